@@ -5,8 +5,8 @@
 # make test-rest    all others: make test-slow and make test-examples
 # make test-all     every test
 # make seconds      the same, recording what each file of tests takes
-# make browser      Debian's chromium, which tests of the viewer and of the
-#                   server's page need
+# make programs     Debian's chromium and nginx, which tests of the viewer, of
+#                   the server's page and of a proxy before it need
 # make notebooks    the notebooks whose source changed, executed
 # make lint         ruff, mypy, and zizmor over the workflows
 # make docs         the documentation, in docs/_build/html
@@ -34,7 +34,7 @@ ON_ALL_CORES := --numprocesses auto --maxprocesses 4 --dist loadfile \
 CONTRACT := -m "not slow and not example"
 
 .PHONY: demo env test test-slow test-examples test-rest \
-	test-all seconds browser \
+	test-all seconds programs \
 	notebooks lint docs dist test-oldest test-torch test-node clean help
 
 demo: $(VENV)/run.stamp
@@ -68,9 +68,10 @@ test-all: $(VENV)/test.stamp
 seconds: $(VENV)/test.stamp
 	$(BIN)/python -m pytest $(ON_ALL_CORES) --record-seconds
 
-browser:
-	command -v chromium || { $(AS_ROOT) apt-get update && \
-		$(AS_ROOT) apt-get install --yes --no-install-recommends chromium; }
+programs:
+	{ command -v chromium && PATH="$$PATH:/usr/sbin" command -v nginx; } || { \
+		$(AS_ROOT) apt-get update && $(AS_ROOT) apt-get install --yes \
+		--no-install-recommends chromium nginx-light; }
 
 notebooks: $(VENV)/test.stamp
 	$(BIN)/python notebooks/make.py

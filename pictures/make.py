@@ -36,7 +36,7 @@ def main() -> None:
     args = parser.parse_args()
     chromium = shutil.which("chromium")
     if not chromium:
-        sys.exit("No browser was found; install one with: make browser")
+        sys.exit("No browser was found; install one with: make programs")
     run = kt.Run(args.run_dir)
     with files.whole(FOLDER / "curve.png") as path:
         run.plot().savefig(path, format="png", dpi=80)

@@ -100,7 +100,10 @@ def run(args: argparse.Namespace) -> None:
             )
     name = files.model_name(args.run_dir or args.exported, args.name)
     limits = Limits(**flags.given(args, LIMITS))
-    for package in ("prometheus_client", "sentencex", "starlette", "uvicorn"):
+    for package in (
+        *("prometheus_client", "python_multipart", "sentencex"),
+        *("starlette", "uvicorn"),
+    ):
         extras.needs(package, "serve")
     # Without a handler, SIGTERM would not end a container's first process while
     # the model loads. Uvicorn raises it again when it has finished.

@@ -5,18 +5,14 @@ A text waits until there are `max_batch_size` of them or
 in length. Its result does not depend on them, up to the rounding of sums.
 
 Short and long requests alternate at the model, so a short one waits only for
-the batches in work and for other short ones, however long the queue is. The
-same goes for all other work that grows with a request: see `Turns`.
+the batches in work and for other short ones, however long the queue is.
 """
 
 import asyncio
-import itertools
 import math
-import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from queue import PriorityQueue
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import numpy as np
 from prometheus_client import Histogram
@@ -25,8 +21,6 @@ from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.versions import Outputs, Row, ServedModel
 
-T = TypeVar("T")
-
 # The most bytes in a batch, with each text counted as the longest: a few
 # sentences of the greatest length that models take, so nobody waits long.
 _BATCH_BYTES = 8_192
@@ -34,8 +28,6 @@ _BATCH_BYTES = 8_192
 _SHORT = 1 / 4
 # The part of all places that long requests may take.
 _LONG = 3 / 4
-# The shortest time of a turn.
-_TURN_SECONDS = 0.005
 
 
 class _Key(NamedTuple):
@@ -263,54 +255,3 @@ def _joined(rows: Sequence[Outputs]) -> Outputs:
             place: tuple = (i, *map(slice, value.shape[1:]))
             joined[name][place] = value[0]
     return joined
-
-
-class Turns:
-    """A thread for work that others must not wait for.
-
-    A turn goes to the work that has had the least time so far, so what is soon
-    done need not wait for what takes long. Work that nobody waits for any more
-    gets no further turn.
-    """
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "turns")
-        self._numbers = itertools.count()
-        # Time had so far, order of arrival, the work, what it has made, and who
-        # waits for that.
-        self._waiting: PriorityQueue[
-            tuple[float, int, Iterator[Any], list[Any], Future[list[Any]]]
-        ] = PriorityQueue()
-
-    async def collect(self, work: Iterator[T]) -> list[T]:
-        """Make all items of an iterator; a turn may end after each."""
-        result: Future[list[T]] = Future()
-        self._enqueue(0.0, work, [], result)
-        return await asyncio.wrap_future(result)
-
-    def _enqueue(
-        self,
-        had: float,
-        work: Iterator[T],
-        made: list[T],
-        result: Future[list[T]],
-    ) -> None:
-        self._waiting.put((had, next(self._numbers), work, made, result))
-        self._thread.submit(self._give)
-
-    def _give(self) -> None:
-        """Give a turn."""
-        had, _, work, made, result = self._waiting.get()
-        if result.cancelled():
-            return
-        begun, seconds = time.perf_counter(), 0.0
-        try:
-            while seconds < _TURN_SECONDS:
-                made.append(next(work))
-                seconds = time.perf_counter() - begun
-        except StopIteration:
-            result.set_result(made)
-        except Exception as error:
-            result.set_exception(error)
-        else:
-            self._enqueue(had + seconds, work, made, result)

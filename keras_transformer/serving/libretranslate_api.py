@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from keras_transformer.config import UserError
-from keras_transformer.data.languages import language_of
+from keras_transformer.data.languages import language_of, read_code
 from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.markup import translate_html
 from keras_transformer.serving.service import (
@@ -132,7 +132,7 @@ async def _refuse(request: Request) -> Response:
 
 async def _translate(job: Job) -> Response:
     """Translate one text or several."""
-    asked = await job.turn(lambda: _read(job))
+    asked = await job.apart(_read, job)
     if asked.source == asked.target:
         found = [[text] for text in asked.texts]
     elif asked.is_html:
@@ -233,8 +233,8 @@ def spelt_by_model(code: Any, codes: Sequence[str]) -> str:
         if str(code).lower() == each.lower():
             return each
     with contextlib.suppress(UserError):
-        language = language_of(str(code))
+        language = read_code(str(code))  # Not kept: anybody may send any.
         for each in codes:
             if language.is_same(language_of(each)):
                 return each
-    raise RefusalError(f"{code} is not supported")
+    raise RefusalError(f"{str(code)[:32]} is not supported")

@@ -79,10 +79,13 @@ async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
             f"({MAX_HTML}) of HTML"
         )
 
-    whole = await job.collect(map(Markup, texts))
+    whole = await job.apart(list, map(Markup, texts))
     segments = [segment for each in whole for segment in each.segments]
     # As in plain text, the tag of a whole text goes before each of its parts.
-    tags = [tag_of(x.segments[0].text) for x in whole for _ in x.segments]
+    tags = []
+    for each in whole:
+        first = each.segments[0].text if each.segments else ""
+        tags += [tag_of(first)] * len(each.segments)
     found = await job.search([x.text for x in segments], tags=tags)
     with_elements = [
         sentence
@@ -100,7 +103,7 @@ async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
             parts.append(Part(each.span, each.best, of_each))
         segment.put(parts, splitter)
 
-    await job.collect(map(put, segments, found))
+    await job.apart(list, map(put, segments, found))
     return [[each.html()] for each in whole]
 
 

@@ -95,10 +95,10 @@ class PageApi:
 
         async def work(job: Job) -> Response:
             nonlocal text
-            fields = await job.turn(lambda: as_form(job.body))
+            fields = await job.apart(as_form, job.body)
             text = fields.get("text", "").replace("\r\n", "\n")
             ((found,),) = await job.translate([text])
-            return await job.turn(lambda: self._page(text, found))
+            return await job.apart(self._page, text, found)
 
         try:
             return await self.service.answer(request, work)
@@ -183,14 +183,14 @@ class PageApi:
 
 async def _translate(job: Job) -> Response:
     """Translate a text, sentence by sentence."""
-    fields = await job.turn(job.as_json)
+    fields = await job.apart(job.as_json)
     n_best = fields.get("n_best")
     if not isinstance(fields.get("text"), str):
         raise RefusalError("Expected a text, received none.")
     is_count = isinstance(n_best, int) and not isinstance(n_best, bool)
     if n_best is not None and (not is_count or n_best < 1):
         raise RefusalError("Expected n_best to be null or at least 1.")
-    text = await job.turn(lambda: scalar_text(fields["text"]))
+    text = await job.apart(scalar_text, fields["text"])
     (sentences,) = await job.search([text], n_best or 1)
     source_lang, target_lang = card_of(job.model).splitter.languages
     links: list = [None] * len(sentences)

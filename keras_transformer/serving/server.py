@@ -4,15 +4,12 @@ import asyncio
 import logging
 import pathlib
 import re
-import select
 import socket
 import sys
 import time
 import traceback
 from collections.abc import Sequence
-from typing import Any
 
-import h11
 import uvicorn
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -30,7 +27,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from keras_transformer.config import UserError
 from keras_transformer.serving import libretranslate_api, tensorflow_api
@@ -42,21 +38,9 @@ from keras_transformer.serving.service import Service, json_response
 _BACKLOG = 2_048
 # Time to answer the accepted requests once the process has to end. With the
 # batch that the model is at, and the end itself, that makes 20 seconds.
-SHUTDOWN_SECONDS = 16
-# Time to send a head.
-HEAD_SECONDS = 10.0
-# Time to read what waits to be sent.
-READ_SECONDS = 30.0
-# Time for a client's machine to refuse what is sent to a client that has left.
-_REFUSAL_SECONDS = 0.2
-# Bytes to read before others have their turn.
-_READ_BYTES = 1 << 11
-# Each chunk of a body costs as much as reading a thousand bytes of it.
-MOST_CHUNKS = 2_048
-_TOO_LATE = (
-    b"HTTP/1.1 408 Request Timeout\r\nContent-Type: text/plain; charset=utf-8"
-    b"\r\nConnection: close\r\n\r\nThe request did not arrive in time."
-)
+SHUTDOWN_SECONDS = 14
+# Most bytes of a head.
+_MOST_HEAD = 1 << 14
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     # With "no-referrer" our own page's form would come without an origin.
@@ -127,6 +111,11 @@ def serve(listening: socket.socket, service: Service) -> None:
 
     # A thread that reads a long text gives way to the others sooner.
     sys.setswitchinterval(5e-4)
+    if host not in ("127.0.0.1", "::1"):
+        logger.warning(
+            "Serving beyond this machine: put a proxy in front, which waits "
+            "for slow clients; examples/serving has one for nginx."
+        )
 
     async def run() -> None:
         asyncio.get_running_loop().set_exception_handler(log_lost)
@@ -155,7 +144,7 @@ def make(service: Service) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
             app,
-            http=Connection,
+            http="h11",
             loop="asyncio",
             ws="none",
             lifespan="off",
@@ -166,6 +155,7 @@ def make(service: Service) -> uvicorn.Server:
             proxy_headers=False,
             server_header=False,
             limit_concurrency=service.limits.max_connections,
+            h11_max_incomplete_event_size=_MOST_HEAD,
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
     )
@@ -195,119 +185,6 @@ def _log_mistake(what: str, error: BaseException) -> None:
         file = pathlib.Path(place.filename).name
         where = f" in {file}, line {place.lineno}"
     logger.error("%s because of %s%s", what, type(error).__name__, where)
-
-
-class _FewChunks(h11.Connection):
-    """Refuses a body in too many chunks."""
-
-    _chunks = 0
-
-    def next_event(self) -> Any:
-        event = super().next_event()
-        if isinstance(event, h11.Request):
-            self._chunks = 0
-        elif isinstance(event, h11.Data):
-            self._chunks += event.chunk_start
-            if self._chunks > MOST_CHUNKS:
-                raise h11.RemoteProtocolError("too many chunks")
-        return event
-
-
-class Connection(H11Protocol):
-    """HTTP/1.1 that no client can hold open by doing nothing.
-
-    Uvicorn waits forever for the rest of a head, and for a client that does not
-    read. It drops the request of a client that has closed its sending side, and
-    spends seconds on a body in chunks of one byte. No setting changes that, so
-    this relies on Uvicorn's own protocol, which any version may change.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.conn = _FewChunks(h11.SERVER)
-        self._deadline: asyncio.TimerHandle | None = None
-        self._reader: asyncio.TimerHandle | None = None
-        self._is_last = False
-
-    def connection_made(self, transport: Any) -> None:
-        transport.max_size = _READ_BYTES  # Asyncio reads 256 KiB otherwise.
-        super().connection_made(transport)
-        self._watch()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        for timer in (self._deadline, self._reader):
-            if timer is not None:
-                timer.cancel()
-        super().connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._reader = self.loop.call_later(READ_SECONDS, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        if self._reader is not None:
-            self._reader.cancel()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._watch()
-
-    def send_400_response(self, msg: str) -> None:
-        # After an answer nothing else can be sent.
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            super().send_400_response(msg)
-        self.transport.close()
-
-    def eof_received(self) -> bool:  # type: ignore[override]
-        is_begun = bool(self.conn.trailing_data[0])
-        if self.conn.their_state is h11.IDLE and is_begun:
-            self.send_400_response("Invalid HTTP request received.")
-        # A half-closed socket looks the same whether the client still reads or
-        # has gone. Send "100 Continue", which every client knows: the machine
-        # of a client that has gone refuses it.
-        is_waiting = (
-            self.conn.their_state is h11.DONE
-            and self.conn.our_state is h11.SEND_RESPONSE
-            and self.conn.their_http_version == b"1.1"
-        )
-        if is_waiting:
-            self._is_last = True
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            self.loop.call_later(_REFUSAL_SECONDS, self._leave_if_refused)
-        return is_waiting
-
-    def _leave_if_refused(self) -> None:
-        file = self.transport.get_extra_info("socket")
-        if self.transport.is_closing() or file.fileno() < 0:
-            return
-        poll = select.poll()
-        poll.register(file.fileno(), select.POLLHUP | select.POLLERR)
-        if poll.poll(0):
-            self.transport.abort()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        if self._is_last:
-            self.transport.close()
-        self._watch()
-
-    def _watch(self) -> None:
-        """Start the clock while we wait for the client alone, or stop it."""
-        # For a head, or the rest of a body that was answered unread.
-        state = self.conn.their_state
-        is_answered = self.cycle is not None and self.cycle.response_complete
-        is_due = state is h11.IDLE or (state is h11.SEND_BODY and is_answered)
-        if is_due and self._deadline is None:
-            self._deadline = self.loop.call_later(HEAD_SECONDS, self._too_late)
-        elif not is_due and self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _too_late(self) -> None:
-        if self.conn.their_state is h11.IDLE:
-            self.transport.write(_TOO_LATE)
-        self.transport.close()
 
 
 class _Door:
@@ -370,8 +247,8 @@ class _Door:
                 "This server has another name; start it with --allow-host to "
                 "give it one more."
             )
-        mode, path = headers.get("sec-fetch-mode"), scope["path"]
-        is_link = mode == "navigate" and path == "/"
+        asks = scope["method"], scope["path"], headers.get("sec-fetch-mode")
+        is_link = asks == ("GET", "/", "navigate")
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
         is_foreign = site == "cross-site"
         if site is None and origin is not None:

@@ -2,8 +2,8 @@
 
 A request is let in, read, split into sentences, translated while its client
 waits, and forgotten. What takes longer the more a client sends is done in
-turns, never on the event loop: reading JSON and forms, finding sentences,
-placing tags, writing answers.
+threads of its own, never on the event loop: reading JSON and forms, finding
+sentences, placing tags, writing answers.
 
 A model translates sentences and cuts those beyond its limit. So a text is split
 into lines and sentences, and a sentence that would still be cut is halved until
@@ -12,19 +12,26 @@ it fits. Blank lines, indentation and the space between sentences stay.
 
 import asyncio
 import dataclasses
-import email
 import json
 import math
-import zlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Sequence,
+)
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
+from starlette.datastructures import Headers
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from keras_transformer.data.languages import words_of
-from keras_transformer.serving.batcher import Batcher, Turns
+from keras_transformer.serving.batcher import Batcher
 from keras_transformer.serving.limits import GONE, Limits, RefusalError
 from keras_transformer.serving.versions import (
     DEFAULT_SIGNATURE,
@@ -47,8 +54,8 @@ _VALUES_PER_TEXT = 5
 _VALUES_BESIDE = 64
 # A form of ours has five.
 _MOST_FIELDS = 64
-# Bytes of a part's headers: Python's reader of e-mail is slow.
-_MOST_HEADERS = 1_024
+# Long requests that are worked on at a time. Others wait for their turn.
+_READERS = 4
 
 
 class Sentence(NamedTuple):
@@ -88,7 +95,7 @@ class Service:
         hosts: Names of this server, as `server.names_of` finds them; "*" for
             any.
         held: Bytes of the bodies that are arriving or being worked on.
-        turns: The thread for what takes longer the more a client sends.
+        readers: Threads for what takes longer the more a client sends.
     """
 
     name: str
@@ -99,7 +106,9 @@ class Service:
     origins: Sequence[str] = ()
     hosts: Sequence[str] = ("*",)
     held: int = 0
-    turns: Turns = dataclasses.field(default_factory=Turns)
+    readers: ThreadPoolExecutor = dataclasses.field(
+        default_factory=lambda: ThreadPoolExecutor(_READERS, "reader")
+    )
 
     async def answer(
         self, request: Request, work: Callable[["Job"], Awaitable[T]]
@@ -159,8 +168,8 @@ class Job:
         request: Its head.
         body: Its body.
         model: The version that works on it, in use until it is answered.
-        is_long: Whether work on it might take so long that it has to take
-            turns with others.
+        is_long: Whether work on it may take so long that others must not
+            wait for it.
     """
 
     service: Service
@@ -172,6 +181,9 @@ class Job:
 
     async def receive(self) -> None:
         """Read the body, within limits of size, time and number."""
+        # Starlette's parser of parts wants a thread without a running loop.
+        kind = self.request.headers.get("content-type", "")
+        self.is_long = kind.lower().startswith("multipart/")
         announced = self.request.headers.get("content-length", "")
         if announced.isdecimal():
             self._check_size(int(announced[:20]))
@@ -187,11 +199,13 @@ class Job:
             ) from None
         except ClientDisconnect:
             raise RefusalError("The client has left.", status=GONE) from None
-        encoding = self.request.headers.get("content-encoding", "").lower()
-        if encoding not in ("", "identity"):
-            self.is_long = True
-            self.body = await self.turn(lambda: self._unpacked(encoding))
-            self.hold(len(self.body))
+        encoding = self.request.headers.get("content-encoding", "identity")
+        if encoding.lower() != "identity":
+            raise RefusalError(
+                f"Expected a body as it is, received {encoding[:20]}; a proxy "
+                "may unpack it.",
+                status=415,
+            )
 
     async def _read(self) -> None:
         body = bytearray()
@@ -224,23 +238,6 @@ class Job:
                 status=413,
             )
 
-    def _unpacked(self, encoding: str) -> bytes:
-        if encoding not in ("gzip", "x-gzip"):
-            raise RefusalError(
-                f"Expected a body as it is or in gzip, received {encoding}.",
-                status=415,
-            )
-        packed = zlib.decompressobj(16 + zlib.MAX_WBITS)
-        most = self.service.limits.max_body_bytes
-        try:
-            found = packed.decompress(self.body, most + 1)
-        except zlib.error:
-            found = b""
-        # Each further member would cost a copy of all that follow.
-        if packed.unused_data or (not packed.eof and len(found) <= most):
-            raise RefusalError("Expected gzip of one member, cannot unpack it.")
-        return found
-
     def check_texts(self, count: int, what: str = "") -> None:
         """Refuse more texts, or more of `what`, than a request may have."""
         most = self.service.limits.max_texts
@@ -250,25 +247,16 @@ class Job:
                 f"exceeds text limit ({most})"
             )
 
-    async def collect(self, work: Iterator[T]) -> list[T]:
-        """Make all items as `Turns.collect` does, or at once if it is short."""
-        if self.is_long:
-            return await self.service.turns.collect(work)
-        return list(work)
-
-    async def turn(self, work: Callable[[], T]) -> T:
-        """Do work that needs one turn."""
-        (result,) = await self.collect(work() for _ in range(1))
-        return result
+    async def apart(self, work: Callable[..., T], *inputs: Any) -> T:
+        """Do work in a thread, or at once if the request is short."""
+        if not self.is_long:
+            return work(*inputs)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.service.readers, work, *inputs)
 
     async def respond(self, content: Any) -> Response:
-        """Answer in JSON, written in pieces: `dumps` stops all threads."""
-        encoder = json.JSONEncoder(ensure_ascii=False)
-        pieces = await self.collect(encoder.iterencode(content))
-        encoded = await self.turn(
-            lambda: "".join(pieces).encode("utf-8", "replace")
-        )
-        return Response(encoded, media_type="application/json")
+        """Answer in JSON."""
+        return await self.apart(json_response, content)
 
     def as_json(self) -> dict[str, Any]:
         """Read the body as a JSON object.
@@ -333,7 +321,7 @@ class Job:
             found[number].append(Sentence(span, source, tag, hypotheses))
             return []
 
-        waiting = await self.collect(self._split(texts, tags))
+        waiting = await self.apart(list, self._split(texts, tags))
         while waiting:
             check_signature(model, signature)
             rows = [
@@ -345,9 +333,8 @@ class Job:
                 outputs[name].reshape(len(rows), -1)[:, :count].tolist()
                 for name in names
             ]
-            cut = await self.collect(
-                map(sort_out, waiting, *columns, outputs["truncated"])
-            )
+            columns.append(outputs["truncated"].tolist())
+            cut = await self.apart(list, map(sort_out, waiting, *columns))
             waiting = [piece for two in cut for piece in two]
         return [sorted(sentences) for sentences in found]
 
@@ -384,7 +371,7 @@ class Job:
             outputs = await batcher.run(model, "attention", rows)
             names = "source_pieces", "target_pieces", "attention"
             columns = [outputs[name] for name in names]
-            found += await self.collect(map(link, part, *columns))
+            found += await self.apart(list, map(link, part, *columns))
         return found
 
     async def translate(
@@ -403,7 +390,7 @@ class Job:
             return list(dict.fromkeys(whole))
 
         found = await self.search(texts, count)
-        return await self.collect(map(join, texts, found))
+        return await self.apart(list, map(join, texts, found))
 
     def joined(
         self, text: str, parts: Sequence[Sentence], rank: int = 1
@@ -442,8 +429,8 @@ def scalar_text(text: str) -> str:
     return encoded.decode("utf-16", "replace")
 
 
-def as_form(text: bytes, content_type: str = "") -> dict[str, str]:
-    """Read a form, URL-encoded or in parts; files are left out.
+def as_form(body: bytes, content_type: str = "") -> dict[str, str]:
+    """Read a form, URL-encoded or in parts, without files.
 
     Raises:
         RefusalError: If it is not such a form, not UTF-8, or a name comes
@@ -451,10 +438,11 @@ def as_form(text: bytes, content_type: str = "") -> dict[str, str]:
     """
     try:
         if content_type.lower().startswith("multipart/"):
-            pairs = _in_parts(text, content_type)
+            body.decode()  # What is not UTF-8 would be read as Latin-1.
+            pairs = asyncio.run(_in_parts(body, content_type))
         else:
             pairs = parse_qsl(
-                text.decode(),
+                body.decode(),
                 keep_blank_values=True,
                 errors="strict",
                 max_num_fields=_MOST_FIELDS,
@@ -463,10 +451,10 @@ def as_form(text: bytes, content_type: str = "") -> dict[str, str]:
         raise RefusalError(
             "Expected a form in UTF-8, received other bytes; convert the text."
         ) from None
-    except ValueError:
+    except (ValueError, LookupError, MultiPartException):
         raise RefusalError(
-            f"Expected a form of at most {_MOST_FIELDS} fields, cannot read it "
-            "as one."
+            f"Expected a form of at most {_MOST_FIELDS} fields and no file, "
+            "cannot read it as one."
         ) from None
     fields = dict(pairs)
     if len(fields) < len(pairs):
@@ -477,23 +465,17 @@ def as_form(text: bytes, content_type: str = "") -> dict[str, str]:
     return fields
 
 
-def _in_parts(body: bytes, content_type: str) -> list[tuple[str, str]]:
-    """Read a form as browsers' `FormData` sends it; ValueError if it is not."""
-    if len(content_type) > _MOST_HEADERS:
-        raise ValueError
-    head = email.message_from_string(f"Content-Type: {content_type}")
-    boundary = head.get_boundary("")
-    line = b"\r\n--" + boundary.encode("latin-1", "replace")
-    _, *parts = (b"\r\n" + body).split(line, _MOST_FIELDS + 1)
-    if not boundary or not parts or not parts.pop().startswith(b"--"):
-        raise ValueError
-    pairs = []
-    for part in parts:
-        headers, _, value = part.partition(b"\r\n\r\n")
-        if len(headers) > _MOST_HEADERS:
-            raise ValueError
-        head = email.message_from_string(headers.decode().strip())
-        if head.get_filename() is None:
-            name = head.get_param("name", "", "Content-Disposition")
-            pairs.append((str(name), value.decode()))
-    return pairs
+async def _in_parts(body: bytes, content_type: str) -> list[tuple[str, str]]:
+    """Read a form as browsers' `FormData` sends it."""
+
+    async def stream() -> AsyncIterator[bytes]:
+        yield body
+
+    form = await MultiPartParser(
+        Headers({"content-type": content_type}),
+        stream(),
+        max_files=0,
+        max_fields=_MOST_FIELDS,
+        max_part_size=len(body),
+    ).parse()
+    return [(name, str(value)) for name, value in form.multi_items()]

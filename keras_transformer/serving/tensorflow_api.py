@@ -137,7 +137,7 @@ def _check_version(version: int | None, known: Collection[int]) -> None:
 async def _predict(job: Job, version: int | None) -> Response:
     model, batcher = job.model, job.service.batcher
     _check_version(version, [model.version])
-    fields = await job.turn(job.as_json)
+    fields = await job.apart(job.as_json)
     signature = fields.get("signature_name", "")
     if signature == "":
         signature = DEFAULT_SIGNATURE
@@ -146,7 +146,7 @@ async def _predict(job: Job, version: int | None) -> Response:
             "Expected signature_name to be one of "
             f"{', '.join(sorted(model.signatures))}; received {signature}."
         )
-    rows = await job.turn(lambda: to_rows(fields, model.inputs(signature)))
+    rows = await job.apart(to_rows, fields, model.inputs(signature))
     job.check_texts(len(rows))
     if signature in model.padded:
         # Even the answer to a short text may be large, and all are padded to
@@ -161,8 +161,8 @@ async def _predict(job: Job, version: int | None) -> Response:
     outputs = await batcher.run(model, signature, rows)
     strict = job.request.query_params.get("nonfinite") == "null"
     columns = {
-        name: await job.collect(
-            to_json(name, row, strict) for row in outputs[name]
+        name: await job.apart(
+            list, map(partial(to_json, name, strict), outputs[name])
         )
         for name in sorted(outputs)
     }
@@ -255,7 +255,7 @@ def put_together(columns: dict[str, list], as_rows: bool) -> dict[str, Any]:
     return {"predictions" if as_rows else "outputs": answer}
 
 
-def to_json(name: str, row: Any, strict: bool) -> Any:
+def to_json(name: str, strict: bool, row: Any) -> Any:
     """Turn a row of an output into a value or nested lists.
 
     If `strict`, NaN and infinities become null, which every parser reads.
@@ -266,7 +266,7 @@ def to_json(name: str, row: Any, strict: bool) -> Any:
         return row.decode("utf-8", "replace")
     # A part at a time: NumPy stops all other threads.
     if row.dtype == object or row.ndim > 1:
-        return [to_json(name, each, strict) for each in row]
+        return [to_json(name, strict, each) for each in row]
     if row.dtype.kind != "f":
         return row.tolist()
     # The shortest decimals leave out the digits that float64 adds.

@@ -33,7 +33,6 @@ POLL_SECONDS = 2.0
 RETRY_SECONDS = 60.0
 # The language does not matter.
 _WARM_UP_TEXT = b"Where is the nearest station?"
-_OF_PAGE = {"n_best", "attention"}
 
 Row = tuple[bytes, ...]  # The inputs of a text, in the order of their names.
 Outputs = dict[str, np.ndarray]  # Each (B, ...), by name.
@@ -169,17 +168,15 @@ def _content(path: pathlib.Path) -> tuple[tuple[str, int, int], ...]:
     return tuple((file, stat.st_size, stat.st_mtime_ns) for file, stat in stats)
 
 
-def _warm_up(model: ServedModel, signature: str) -> None:
-    row = (_WARM_UP_TEXT,) * len(model.inputs(signature))
-    model.run(signature, [row])
-
-
-async def _warm_up_page(model: ServedModel) -> None:
-    """Call the page's signatures, while others are served: it takes seconds."""
-    for name in _OF_PAGE & set(model.signatures):
+def _warm_up(model: ServedModel) -> None:
+    """Call every signature, since the first call of each is slow."""
+    for name in model.signatures:
+        row = (_WARM_UP_TEXT,) * len(model.inputs(name))
         try:
-            await asyncio.to_thread(_warm_up, model, name)
-        except Exception:  # Clients who ask for it will be told.
+            model.run(name, [row])
+        except Exception:  # For example, a part is missing.
+            if name == DEFAULT_SIGNATURE:
+                raise
             logger.exception("Could not warm up %s", name)
 
 
@@ -228,11 +225,7 @@ class Versions:
 
     async def follow(self) -> None:
         """Look for a newer version every few seconds, forever."""
-        warm = None
         while True:
-            if warm is not self.current:
-                with self.use() as warm:
-                    await _warm_up_page(warm)
             await asyncio.sleep(POLL_SECONDS)
             try:
                 await self.change_over()
@@ -287,14 +280,11 @@ class Versions:
     def _load(self, path: pathlib.Path) -> ServedModel:
         try:
             model = ServedModel(path, self.threads)
-            # The first call of a signature is slow. Only the default one is
-            # warmed up here: others that nobody asks for must not delay it.
-            if DEFAULT_SIGNATURE in model.signatures:
-                try:
-                    _warm_up(model, DEFAULT_SIGNATURE)
-                except Exception:  # For example, a part is missing.
-                    model.close()
-                    raise
+            try:
+                _warm_up(model)
+            except Exception:
+                model.close()
+                raise
         except UserError:
             raise
         except Exception as error:  # A folder may hold anything.

@@ -35,7 +35,7 @@ _KHMER_END = re.compile(r"(?<=[។៕])(?=\s)")
 _GOES_ON = re.compile("って|など|[とのをはがにも]")
 _LINE_END = re.compile(r"[\r\n]")
 # Marian's way to tell a model of several languages which one to write.
-_TAG = re.compile(r"\s*(>>[^<>\s]+<<)\s*")
+_TAG = re.compile(r"\s*(>>[^<>\s]{1,32}<<)\s*")
 
 logger = logging.getLogger("keras_transformer")
 

@@ -1,22 +1,20 @@
 """Documents come apart into sentences and together again."""
 
-import asyncio
 import dataclasses
 import itertools
-import time
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from waiting import until_in_loop
 from word_by_word_model import CARD, WordByWord
 
 from keras_transformer.machine.batching_file import Batching
+from keras_transformer.serving import markup
 from keras_transformer.serving.batcher import Batcher
 from keras_transformer.serving.limits import Limits, RefusalError
 from keras_transformer.serving.markup import translate_html
 from keras_transformer.serving.service import Job, Service
-from keras_transformer.translation.sentences import Span, Splitter
+from keras_transformer.translation.sentences import Span, Splitter, tag_of
 
 pytestmark = pytest.mark.anyio
 
@@ -115,27 +113,6 @@ async def test_a_text_of_too_many_sentences_is_refused_before_all_are_found(
     assert len(seen) == 6
 
 
-async def test_what_nobody_waits_for_is_split_no_further(monkeypatch):
-    found = []
-
-    def endless(self, text):
-        while True:
-            found.append(text)
-            time.sleep(0.001)
-            yield Span(0, 1)
-
-    monkeypatch.setattr(Splitter, "spans", endless)
-    job = a_job(max_texts=10**9)
-    task = asyncio.ensure_future(job.translate(["x"]))
-    await until_in_loop(lambda: found)
-    task.cancel()
-    # What comes after its last turn.
-    await job.service.turns.collect(iter(()))
-    before = len(found)
-    await asyncio.sleep(0.02)
-    assert len(found) == before
-
-
 async def test_what_the_model_would_cut_is_halved_until_nothing_is_lost():
     text = "a wooden box of many words. So.\n\nbreathtakingly"
     expected = "A WOODEN BOX OF MANY WORDS. SO.\n\nBREATHT AKINGLY"
@@ -167,6 +144,30 @@ async def test_the_tag_of_an_html_document_goes_before_each_of_its_blocks():
     page = "<p>&gt;&gt;x&lt;&lt; <b>a</b></p><p>b</p>"
     await translate_html(a_job(model), [page, "<i>c</i>"])
     assert sorted(model.texts) == [b">>x<< a", b">>x<< b", b"c"]
+
+
+async def test_tags_cost_no_more_than_twice_for_a_document_of_twice_the_size(
+    monkeypatch,
+):
+    seen = []
+
+    def noting(text):
+        seen.append(len(text))
+        return tag_of(text)
+
+    monkeypatch.setattr(markup, "tag_of", noting)
+    costs = []
+    for count in (60, 120):
+        seen.clear()
+        page = f"<p>{'a ' * count}</p>" + "<p>b</p>" * count
+        await translate_html(a_job(), [page])
+        costs.append(sum(seen))
+    assert costs[1] <= 2.1 * costs[0]
+
+
+async def test_only_a_short_tag_is_put_before_each_sentence():
+    assert tag_of(">>fra<< Yes.") == ">>fra<< "
+    assert tag_of(f">>{'x' * 33}<< Yes.") == ""
 
 
 async def test_the_texts_of_a_list_stay_apart_and_in_order():

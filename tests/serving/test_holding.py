@@ -4,7 +4,6 @@ import contextlib
 import json
 import logging
 import socket
-import threading
 import time
 
 import httpx
@@ -37,10 +36,8 @@ def model():
 
 
 @pytest.fixture
-def held(model, monkeypatch):
+def held(model):
     """A server of that model, with little room and patience."""
-    monkeypatch.setattr(server_module, "HEAD_SECONDS", 0.3)
-    monkeypatch.setattr(server_module, "READ_SECONDS", 0.3)
     with running(model, BATCHING, LIMITS) as server:
         yield server
 
@@ -136,18 +133,6 @@ def test_a_body_beyond_the_limit_is_refused_announced_or_not(held):
     for answer in announced, piecemeal:
         assert answer.status_code == 413
         assert "at most 4096 bytes" in answer.json()["error"]
-
-
-def test_slow_clients_are_told_so_and_hold_nobody_up(held):
-    begun = f"POST {PREDICT} HTTP/1.1\r\nHost: a\r\n".encode()
-    languages = b"GET /languages HTTP/1.1\r\nHost: a\r\n\r\n"
-    *slow, both = talk(
-        *(held, begun, head(9) + b"{", b"G"),
-        languages + b"GET /lang",
-    )
-    assert [said[:12] for said in slow] == [b"HTTP/1.1 408"] * 3
-    # The second head on a connection, too.
-    assert both.startswith(b"HTTP/1.1 200") and b"HTTP/1.1 408" in both
 
 
 def test_a_body_that_trickles_in_has_no_longer_time_than_another(held):
@@ -259,6 +244,9 @@ def test_a_page_of_another_site_makes_the_model_do_nothing(model):
             assert found.headers.get(allowed) == named
             exposed = found.headers.get("access-control-expose-headers")
             assert exposed == "Retry-After" or not named
+        # A form of another site navigates, too.
+        found = httpx.post(server.url, data={"text": "a"}, headers=link)
+        assert found.status_code == 403
     with running(model, origins=["*"]) as server:
         headers = {**cross, "Origin": "https://other.org"}
         found = httpx.get(f"{server.url}/languages", headers=headers)
@@ -267,50 +255,6 @@ def test_a_page_of_another_site_makes_the_model_do_nothing(model):
     with running(model) as server:
         url = f"{server.url}/languages"
         assert allowed not in httpx.get(url, headers={"Origin": friend}).headers
-
-
-def test_half_a_request_whose_sender_has_finished_is_refused(held):
-    with connect(held) as line:
-        line.sendall(b"no request")
-        line.shutdown(socket.SHUT_WR)
-        assert line.recv(1 << 16).startswith(b"HTTP/1.1 400")
-
-
-def test_who_has_closed_the_sending_side_is_answered(held, model):
-    model.gate.clear()
-    with asking(held) as line:
-        line.shutdown(socket.SHUT_WR)
-        with asking(held):
-            until(lambda: held.service.batcher.taken == 2)
-        # The other one has left, which looks alike at first.
-        until(lambda: held.service.batcher.taken == 1)
-        model.gate.set()
-        said = b""
-        while piece := line.recv(1 << 16):  # Up to the end.
-            said += piece
-    assert said.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK")
-    body = said.rpartition(b"\r\n\r\n")[2]
-    assert json.loads(body)["outputs"]["translation"] == ["x"]
-
-
-def test_a_client_that_does_not_read_is_left(held, model, monkeypatch):
-    lose, lost = server_module.Connection.connection_lost, threading.Event()
-
-    def connection_lost(self, error):
-        lose(self, error)
-        lost.set()
-
-    monkeypatch.setattr(
-        server_module.Connection, "connection_lost", connection_lost
-    )
-    model.size = 1 << 25
-    with asking(held) as line:
-        assert lost.wait(20)
-        said = 0
-        with contextlib.suppress(ConnectionResetError):
-            while piece := line.recv(1 << 20):
-                said += len(piece)
-    assert said < model.size
 
 
 def test_answers_go_out_at_once():
@@ -401,7 +345,7 @@ def odd_requests(draw):
         yield head.encode("latin-1") + body
         yield draw.bytes(draw.integers(1, 60)) + b"\r\n\r\n"
         # A head with a byte of its own.
-        at = draw.integers(len(head))
+        at = draw.integers(len(head) - 4)  # It ends all the same.
         broken = bytearray(head.encode("latin-1"))
         broken[at] = draw.integers(256)
         yield bytes(broken) + body

@@ -1,10 +1,8 @@
 """What is let in, in which order it is worked on, and what is refused."""
 
 import asyncio
-import gzip
 import json
 import threading
-import time
 
 import httpx
 import pytest
@@ -14,9 +12,8 @@ from waiting import until_in_loop
 from word_by_word_model import WordByWord
 
 from keras_transformer.machine.batching_file import Batching
-from keras_transformer.serving.batcher import Batcher, Turns
+from keras_transformer.serving.batcher import Batcher
 from keras_transformer.serving.limits import RefusalError
-from keras_transformer.serving.server import MOST_CHUNKS
 from keras_transformer.serving.service import Job
 
 MEGABYTE = 1 << 20
@@ -87,19 +84,6 @@ def test_what_is_dear_to_read_is_refused(still, path, kind, body, said):
     assert not model.texts
 
 
-def test_a_body_in_thousands_of_chunks_is_refused(still):
-    server, _ = still
-    body = json.dumps({"inputs": ["a"]})
-    whole = [part.encode() for part in body]
-    assert post(server, PREDICT, iter(whole)).status_code == 200
-    spaces = [b" "] * MOST_CHUNKS
-    try:
-        answer = post(server, PREDICT, iter(whole + spaces))
-    except httpx.HTTPError:  # Closed while it was still being sent.
-        return
-    assert answer.status_code == 400
-
-
 def test_long_bodies_are_read_and_answered_beside_the_loop(monkeypatch):
     threads, as_json = set(), Job.as_json
 
@@ -117,35 +101,7 @@ def test_long_bodies_are_read_and_answered_beside_the_loop(monkeypatch):
             answer = post(server, path, json.dumps(fields).encode())
             assert answer.status_code == 200
             assert answer.text.count("dog. Ein") >= 300
-    assert threads == {"turns_0"}
-
-
-@pytest.mark.anyio
-async def test_what_is_soon_done_does_not_wait_for_what_takes_long():
-    had, order = [], []
-
-    def work(name, turns):
-        for _ in range(turns):
-            time.sleep(0.006)  # Longer than a turn has to be.
-            had.append(name)
-            yield name
-        order.append(name)
-
-    turns = Turns()
-    long = [
-        asyncio.ensure_future(turns.collect(work(f"long {i}", 12)))
-        for i in range(3)
-    ]
-    left = asyncio.ensure_future(turns.collect(work("left", 12)))
-    await until_in_loop(lambda: had.count("left") >= 3)
-    left.cancel()
-    await until_in_loop(lambda: len(had) >= 27)
-    # The long ones have had eight each, and need four more.
-    assert await turns.collect(work("short", 6)) == ["short"] * 6
-    await asyncio.gather(*long)
-    assert had.count("left") <= 4
-    assert order[0] == "short"
-    assert sorted(order[1:]) == ["long 0", "long 1", "long 2"]
+    assert threads and all(x.startswith("reader") for x in threads)
 
 
 @pytest.mark.anyio
@@ -174,25 +130,6 @@ async def test_long_requests_leave_places_and_turns_to_short_ones():
     # One batch was in work.
     assert model.texts[8:16] == [b"short"] * 8
     assert model.texts.count(b"long") == 60
-
-
-def test_bodies_may_come_in_gzip_and_no_bomb_goes_off(still):
-    server, _ = still
-    packed = {"Content-Encoding": "gzip"}
-    body = gzip.compress(b'{"inputs": ["a"]}')
-    bomb = gzip.compress(b" " * (MEGABYTE + 1))
-    for content, headers, status in (
-        (body, packed, 200),
-        (body, {"Content-Encoding": "identity"}, 400),
-        (body, {"Content-Encoding": "br"}, 415),
-        (body[:-9], packed, 400),
-        (body + body, packed, 400),  # Two members.
-        (b"{}", packed, 400),
-        (bomb, packed, 413),
-    ):
-        answer = post(server, PREDICT, content, **headers)
-        assert (answer.status_code, headers) == (status, headers)
-    assert server.service.held == 0
 
 
 def test_no_field_of_a_request_reaches_the_log(caplog):

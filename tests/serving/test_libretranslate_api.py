@@ -127,7 +127,7 @@ def test_a_form_of_parts_is_read_line_by_line(client, translations):
 def test_files_are_no_texts(client):
     answer = client.post("/translate", files={"q": b"Hund"})
     assert answer.status_code == 400
-    assert "missing q parameter" in answer.json()["error"]
+    assert "no file" in answer.json()["error"]
     kind = {"Content-Type": "multipart/form-data; boundary=x"}
     for body in b"", b"--x\r\n" * 9_999, b"--x\r\nContent-Type: a/b":
         answer = client.post("/translate", content=body, headers=kind)

@@ -235,7 +235,7 @@ def test_an_unknown_place_is_a_sentence_with_its_code(
 
 
 def test_one_output_stands_without_its_name_and_bytes_in_base64():
-    found = [to_json("raw_bytes", value, False) for value in (b"\xff", b"a")]
+    found = [to_json("raw_bytes", False, value) for value in (b"\xff", b"a")]
     encoded = [{"b64": "/w=="}, {"b64": "YQ=="}]
     for as_rows, name in (True, "predictions"), (False, "outputs"):
         answer = put_together({"raw_bytes": found}, as_rows)

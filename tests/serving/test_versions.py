@@ -184,32 +184,35 @@ async def test_whatever_a_version_holds_the_next_one_is_served(
     )
 
 
-async def test_the_signatures_of_the_page_are_warmed_up_while_a_version_serves(
+async def test_every_signature_is_warm_before_a_version_takes_over(
     folder, monkeypatch
 ):
     pair = SimpleNamespace(inputs={"source": None, "target": None})
-    make = Model.__init__
+    make, run = Model.__init__, Model.run
 
     def with_more(self, *args):
         make(self, *args)
         text = self.signatures["serving_default"]
-        self.signatures |= {"n_best": text, "attention": pair, "score": pair}
+        self.signatures |= {"n_best": text, "attention": pair}
+
+    def note(self, signature, rows):
+        run(self, signature, rows)
+        serving.append(getattr(served, "current", None))
 
     monkeypatch.setattr(Model, "__init__", with_more)
-    expected = {("serving_default", 1), ("n_best", 1), ("attention", 2)}
+    monkeypatch.setattr(Model, "run", note)
+    serving, served = [], None
     served = Versions(folder)
+    write(folder, "12")
     first = served.current
-    assert first.called == [("serving_default", 1)]
-    async with following(served, monkeypatch):
-        await until_in_loop(lambda: set(first.called) == expected)
-        write(folder, "12")
-        await until_in_loop(lambda: served.current is not first)
-        await until_in_loop(lambda: set(served.current.called) == expected)
-        # Nobody used it.
-        await until_in_loop(lambda: first.is_closed)
-        await asyncio.sleep(0.01)
-    # Once each.
-    assert len(served.current.called) == len(expected)
+    await served.change_over()
+    assert served.current.called == [
+        ("serving_default", 1),
+        ("n_best", 1),
+        ("attention", 2),
+    ]
+    # The older one served until all were.
+    assert serving == [None] * 3 + [first] * 3
 
 
 async def test_a_version_that_is_exchanged_is_told_but_a_late_card_is_read(

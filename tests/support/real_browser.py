@@ -25,7 +25,7 @@ def launched():
     """
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if not found:
-        missing = "No browser was found; install one with: make browser"
+        missing = "No browser was found; install one with: make programs"
         if os.environ.get("CI"):
             pytest.fail(missing)
         pytest.skip(missing)

@@ -1,0 +1,134 @@
+"""The proxy of examples/serving holds slow clients off the server."""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import time
+
+import httpx
+import pytest
+import yaml
+from running_server import running
+from still_model import StillModel
+from waiting import until
+
+EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "serving"
+PREDICT = "/v1/models/small:predict"
+BODY = json.dumps({"inputs": ["Hund"]}).encode()
+
+pytestmark = pytest.mark.example
+
+
+def nginx():
+    found = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+    if not found:
+        missing = "No nginx was found; install it with: make programs"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
+    return found
+
+
+@pytest.fixture(scope="module")
+def proxied(tmp_path_factory):
+    """The server, and the port of nginx in front of it, with less patience."""
+    folder, program = tmp_path_factory.mktemp("proxy"), nginx()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with running(StillModel()) as server:
+        text = (EXAMPLES / "nginx.conf").read_text()
+        for old, new in (
+            ("translator:8501", f"127.0.0.1:{server.port}"),
+            ("listen 8080", f"listen 127.0.0.1:{port}"),
+            ("/tmp/", f"{folder}/"),
+            ("header_timeout 10s", "header_timeout 1s"),
+            ("body_timeout 10s", "body_timeout 1s"),
+        ):
+            assert old in text
+            text = text.replace(old, new)
+        path = folder / "nginx.conf"
+        path.write_text(text)
+        process = subprocess.Popen(
+            [program, "-c", path, "-g", "daemon off;", "-e", "stderr"]
+        )
+        try:
+            until(lambda: is_open(port))
+            yield server, port
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def is_open(port):
+    with contextlib.suppress(OSError):
+        socket.create_connection(("127.0.0.1", port), 1).close()
+        return True
+
+
+def head(length):
+    return (
+        f"POST {PREDICT} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+        f"{length}\r\n\r\n"
+    ).encode()
+
+
+def said(line):
+    pieces = iter(lambda: line.recv(1 << 16), b"")
+    return b"".join(pieces)
+
+
+def test_requests_and_answers_pass_and_the_name_that_was_asked_for(proxied):
+    server, port = proxied
+    answer = httpx.post(f"http://127.0.0.1:{port}{PREDICT}", content=BODY)
+    assert answer.json()["outputs"]["translation"] == ["x"]
+    origin = {"Origin": f"http://127.0.0.1:{port}"}
+    url = f"http://127.0.0.1:{port}/languages"
+    assert httpx.get(url, headers=origin).status_code != 403
+
+
+def test_heads_and_bodies_that_do_not_come_never_reach_the_server(proxied):
+    server, port = proxied
+    for begun in (b"POST / HT", head("Content-Length: 9") + b"{"):
+        with socket.create_connection(("127.0.0.1", port), 20) as line:
+            line.sendall(begun)
+            start = time.monotonic()
+            assert said(line)[:12] in (b"", b"HTTP/1.1 408")
+            assert time.monotonic() - start < 10
+    assert server.service.held == 0
+
+
+def test_a_body_in_chunks_of_a_byte_reaches_the_server_whole(proxied):
+    _, port = proxied
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in BODY + b" " * 9_999)
+    with socket.create_connection(("127.0.0.1", port), 20) as line:
+        line.sendall(head("Transfer-Encoding: chunked") + chunks)
+        line.sendall(b"0\r\n\r\n")
+        assert said(line).startswith(b"HTTP/1.1 200")
+
+
+def test_one_address_cannot_take_all_connections(proxied):
+    server, port = proxied
+    with contextlib.ExitStack() as stack:
+        for _ in range(250):  # Each has begun a body, so it counts.
+            line = socket.create_connection(("127.0.0.1", port), 20)
+            stack.enter_context(line).sendall(head("Content-Length: 9") + b"{")
+        url = f"http://127.0.0.1:{port}/languages"
+        until(lambda: httpx.get(url).status_code == 503)
+        # Others do not notice.
+        direct = httpx.get(f"{server.url}/languages")
+        assert direct.status_code != 503
+
+
+def test_the_compose_file_starts_both_without_a_place_to_write_but_tmp():
+    text = (EXAMPLES / "compose.embedded.yaml").read_text()
+    services = yaml.safe_load(text)["services"]
+    for service in services.values():
+        assert service["read_only"] is True
+        assert service["tmpfs"] == "/tmp"
+    assert "ports" not in services["translator"]
+    assert services["proxy"]["ports"] == ["127.0.0.1:8501:8080"]
+    config = (EXAMPLES / "nginx.conf").read_text()
+    assert "listen 8080;" in config and "server translator:8501;" in config
