@@ -20,7 +20,6 @@ import json
 import logging
 import os
 import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,8 +29,11 @@ import tensorflow as tf
 import tensorflow_text
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, UserError
+from keras_transformer.data import source_reading
 from keras_transformer.data.corpus import some
 from keras_transformer.data.tokenizer import (
+    SOURCE,
+    TARGET,
     ZIP,
     Tokenizer,
     as_strings,
@@ -41,7 +43,6 @@ from keras_transformer.machine.files import ZIP_DAMAGES
 
 logger = logging.getLogger("keras_transformer")
 
-SOURCE, TARGET = "source", "target"
 _PIECES, _RULES = "pieces.json", "rules.json"
 # The tag, and the text after it.
 _TAG = "(?s)(>>.*?<<)(.*)"
@@ -106,19 +107,18 @@ class PairedTokenizer(Tokenizer):
         self.model = model
         try:
             with zipfile.ZipFile(io.BytesIO(model)) as file:
-                self._spm = file.read(f"{side}.spm")
+                self.spm = file.read(f"{side}.spm")
                 self._names: list[str] = json.loads(file.read(_PIECES))
                 rules: dict[str, Any] = {}
                 if _RULES in file.namelist():
                     rules = json.loads(file.read(_RULES))
-            sentencepiece.SentencePieceProcessor(model_proto=self._spm)
+            sentencepiece.SentencePieceProcessor(model_proto=self.spm)
         except (*ZIP_DAMAGES, LookupError, TypeError):
             raise ValueError(
                 "`model` must hold two sentencepiece models and their pieces. "
                 f"Received: {len(model)} bytes of something else"
             ) from None
         self.vocab_size = len(self._names)
-        self.load_operator()
         self._has_tags = rules.get("has_tags", True)
         self._unknown_tags: set[str] = set()  # A warning has named them.
         ids = np.arange(self.vocab_size, dtype="int64")
@@ -126,13 +126,11 @@ class PairedTokenizer(Tokenizer):
         self._table = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(self._names, ids), UNK_ID
         )
-        self._target = (
-            PairedTokenizer(model, TARGET) if side == SOURCE else self
-        )
-
-    @property
-    def target(self) -> Tokenizer:
-        return self._target
+        if side == SOURCE:
+            texts = np.flatnonzero(ids > EOS_ID)
+            pieces = [self._names[piece_id] for piece_id in texts]
+            self.spm = source_reading.for_sources(self.spm, pieces)
+        self._make_target(side)
 
     def with_symbols(self, symbols: Sequence[str]) -> Tokenizer:
         if not symbols:
@@ -143,18 +141,9 @@ class PairedTokenizer(Tokenizer):
             "`tokenizer` that has them."
         )
 
-    def sentencepiece_models(self) -> dict[str, bytes]:
-        """Return both sentencepiece models, by the names of their files."""
-        with zipfile.ZipFile(io.BytesIO(self.model)) as file:
-            names = (f"{side}.spm" for side in (SOURCE, TARGET))
-            return {name: file.read(name) for name in names}
-
     def _make_processor(self) -> tensorflow_text.SentencepieceTokenizer:
-        # A loaded SavedModel finds its sentencepiece models by the names of
-        # operators: two of one name would be one model.
-        name = f"{self.name}_{zlib.crc32(self._spm):08x}"
         return tensorflow_text.SentencepieceTokenizer(
-            model=self._spm, out_type=tf.string, name=name
+            model=self.spm, out_type=tf.string, name=self._kernel
         )
 
     def tokenize(self, text: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
@@ -221,8 +210,8 @@ class PairedTokenizer(Tokenizer):
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         # Pieces of the other side come out by their names.
-        if self._target is not self:
-            return self._target._join(ids)
+        if self.target is not self:
+            return self.target._join(ids)
         silent = (ids == PAD_ID) | (ids == BOS_ID)
         names = tf.gather(
             tf.constant(self._names), tf.ragged.boolean_mask(ids, ~silent)

@@ -34,7 +34,8 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 NFC = "nfc"  # What models call our rules.
-BPE, USER_DEFINED = 2, 4  # A model's type, a piece's.
+BPE = 2  # A model's type.
+NORMAL, USER_DEFINED = 1, 4  # A piece's.
 # The fields that we read of sentencepiece_model.proto: number, type and default
 # of each. Its own classes need a newer protobuf than TensorFlow may have.
 _FIELDS: dict[str, dict[str, tuple[int, str, str | None]]] = {

@@ -4,9 +4,9 @@ sentencepiece trains the byte-pair encoding, and tensorflow-text runs it inside
 the graph, so that a SavedModel takes and returns text.
 
 Text is normalised as `normalization` says, runs of spaces become one, and those
-at either end are removed. The rest survives `detokenize(tokenize(text))`
-unchanged: a character without a piece is spelled in bytes. Bytes that are not
-UTF-8 become U+FFFD.
+at either end are removed. A source is read generously (`data.source_reading`);
+a target survives `detokenize(target.tokenize(text))` unchanged: a character
+without a piece is spelled in bytes. Bytes that are not UTF-8 become U+FFFD.
 """
 
 import collections
@@ -17,8 +17,10 @@ import io
 import logging
 import os
 import pathlib
+import re
 import tempfile
 import unicodedata
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -28,7 +30,11 @@ import tensorflow as tf
 import tensorflow_text
 
 from keras_transformer import config
-from keras_transformer.data import bulk_tokenizer, sentencepiece_file
+from keras_transformer.data import (
+    bulk_tokenizer,
+    sentencepiece_file,
+    source_reading,
+)
 from keras_transformer.data.corpus import checked_texts, place_named
 from keras_transformer.data.sample import Sample
 from keras_transformer.data.symbols import TOKENIZER_FILE, Form, read_symbols
@@ -40,6 +46,7 @@ logger = logging.getLogger("keras_transformer")
 _has_own_operators = contextvars.ContextVar("own operators", default=False)
 
 _SPECIAL_IDS = (config.PAD_ID, config.UNK_ID, config.BOS_ID, config.EOS_ID)
+SOURCE, TARGET = "source", "target"
 # The start of a file of two vocabularies, as `paired_tokenizer` writes it.
 ZIP = b"PK"
 NUM_SPECIAL = len(_SPECIAL_IDS)  # They come first.
@@ -50,6 +57,9 @@ MAX_TRAINING_SENTENCES = 5_000_000
 # A character seldomer than this share of the text is spelled in bytes. A model
 # learns from such what bytes mean, and can copy characters that it never saw.
 RARE = 1 / 100_000
+# Likewise of those that show nothing, since a source reads them as a space or
+# nothing: a few stray ones are better no piece.
+RARE_BLANK = 1 / 10_000
 # Of characters that show nothing, and a text of them alone.
 _INVISIBLE_CATEGORIES = ("Zs", "Zl", "Zp", "Cc", "Cf")
 _INVISIBLE = r"[\p{Z}\p{Cc}\p{Cf}]*"
@@ -65,6 +75,8 @@ class Tokenizer(tf.Module):
     Args:
         model: A serialised sentencepiece model whose ids are `PAD_ID`,
             `UNK_ID`, `BOS_ID` and `EOS_ID` of `config`.
+        side: The texts that this one reads: `"source"`, generously, or
+            `"target"`, exactly.
 
     Attributes:
         vocab_size: Number of pieces.
@@ -74,6 +86,8 @@ class Tokenizer(tf.Module):
         eos_id: Ends the ids of every text.
         ids: The four as a search needs them.
         model: The serialised sentencepiece model.
+        spm: The model that reads texts of this side.
+        target: The tokenizer of target texts.
 
     Raises:
         ValueError: If `model` is not such a model.
@@ -82,8 +96,8 @@ class Tokenizer(tf.Module):
     pad_id, unk_id, bos_id, eos_id = _SPECIAL_IDS
     ids = config.OURS
 
-    def __init__(self, model: bytes) -> None:
-        super().__init__(name="tokenizer")
+    def __init__(self, model: bytes, side: str = SOURCE) -> None:
+        super().__init__(name=f"{side}_tokenizer")
         if not isinstance(model, bytes):
             raise config.SettingError(
                 "model",
@@ -107,9 +121,12 @@ class Tokenizer(tf.Module):
                 f"--bos_id=2 --eos_id=3. Received: {ids}"
             )
         self.vocab_size: int = pieces.GetPieceSize()
+        self.model = self.spm = model
+        if side == SOURCE:
+            self.spm = source_reading.for_sources(model)
+            pieces.LoadFromSerializedProto(self.spm)
         self._pieces = pieces
-        self.model = model
-        self.load_operator()
+        self._make_target(side)
 
     def __repr__(self) -> str:
         return (
@@ -118,10 +135,10 @@ class Tokenizer(tf.Module):
             f"bos_id={self.bos_id}, eos_id={self.eos_id})"
         )
 
-    @property
-    def target(self) -> "Tokenizer":
-        """The tokenizer of target texts; one vocabulary serves both sides."""
-        return self
+    def _make_target(self, side: str) -> None:
+        self.load_operator()
+        is_source = side == SOURCE
+        self.target = type(self)(self.model, TARGET) if is_source else self
 
     def fits(self, vocab_size: int) -> bool:
         """Return whether a model's logits are of this vocabulary."""
@@ -138,8 +155,13 @@ class Tokenizer(tf.Module):
 
     def _make_processor(self) -> tensorflow_text.SentencepieceTokenizer:
         return tensorflow_text.SentencepieceTokenizer(
-            model=self.model, out_type=tf.int32, add_bos=False, add_eos=True
+            model=self.spm, out_type=tf.int32, add_eos=True, name=self._kernel
         )
+
+    @property
+    def _kernel(self) -> str:
+        """Name the operator: those of one name share a model once loaded."""
+        return f"{self.name}_{zlib.crc32(self.spm):08x}"
 
     def _run(self, method: str, values: tf.Tensor) -> tf.Tensor:
         """Call the operator, which `tf.random.set_seed` may have unloaded."""
@@ -170,7 +192,8 @@ class Tokenizer(tf.Module):
                 used.
             vocab_size: Number of pieces, more than 261. If the sentences
                 cannot fill this size, the largest possible one is used and a
-                warning logged. Characters that are less than one in 100,000,
+                warning logged. Characters that are less than one in 100,000
+                (one in 10,000 if they show nothing, such as no-break spaces),
                 and the rarest of those that the size cannot hold, get no
                 piece: they are spelled in bytes.
             path: File to write; its folder must exist.
@@ -364,6 +387,24 @@ class Tokenizer(tf.Module):
         """Join ids without `EOS_ID`, ragged `(N, None)`, to texts `(N,)`."""
         return self._run("detokenize", ids)
 
+    def log_unmet(self, ids: np.ndarray) -> None:
+        """Log how many characters of texts have no piece, if any."""
+        count = int(np.isin(ids, self._unmet).sum())
+        if count:
+            logger.info(
+                "The vocabulary has never met %d characters of these texts: "
+                "the model may read them as anything.",
+                count,
+            )
+
+    @functools.cached_property
+    def _unmet(self) -> list[int]:
+        """The ids of which a character without a piece has one."""
+        names = self.pieces(range(self.vocab_size))
+        first = re.compile("<0x[0-7C-F].>")  # Of the bytes of a character.
+        found = (i for i, name in enumerate(names) if first.fullmatch(name))
+        return [config.UNK_ID, *found]
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Name the piece of each id, "▁" for a space, as attention plots do."""
         return [self._pieces.IdToPiece(int(piece_id)) for piece_id in ids]
@@ -500,8 +541,12 @@ def _rare_characters(text: Sample, form: Form, most: int) -> dict[int, str]:
     with contextlib.closing(text.lines()) as lines:
         for line in lines:
             counts.update(unicodedata.normalize(form, line))
-    least = RARE * counts.total()
+    total = counts.total()
     del counts[" "]
-    rare = {x: count for x, count in counts.items() if count < least}
+    rare = {
+        x: count
+        for x, count in counts.items()
+        if count < total * (RARE if _is_visible(x) else RARE_BLANK)
+    }
     rare.update(counts.most_common()[most:])
     return dict.fromkeys(map(ord, rare), " ")

@@ -166,11 +166,10 @@ def export(
     spec = _spec(translator)
     spec.validate()
     spec.optimize(quantization=quantization)
-    vocabulary = (
-        tokenizer.sentencepiece_models()
-        if isinstance(tokenizer, PairedTokenizer)
-        else {TOKENIZER_FILE: tokenizer.model}
-    )
+    vocabulary = {TOKENIZER_FILE: tokenizer.spm}
+    if isinstance(tokenizer, PairedTokenizer):
+        of_target = tokenizer.target.spm
+        vocabulary = {"source.spm": tokenizer.spm, "target.spm": of_target}
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with files.whole(output) as partial:

@@ -25,6 +25,7 @@ import tensorflow as tf
 
 from keras_transformer.config import Search
 from keras_transformer.data.corpus import checked_texts
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
@@ -107,7 +108,9 @@ def search_all(
     progress: Callable[[int, int], None] | None,
 ) -> tuple[list[list[Hypothesis]], np.ndarray]:
     """Translate texts, as `Translator.n_best` says."""
-    sources, truncated = text_model.source_ids(texts, search.max_source_length)
+    sources, truncated = _source_ids(
+        text_model, texts, search.max_source_length
+    )
     lengths = sources.row_lengths().numpy()
     limits = search.max_length or lengths + search.max_extra_length
     inputs = {"source": sources}
@@ -142,6 +145,16 @@ def search_all(
                 progress(done, len(texts))
     _warn_of_none(found, texts)
     return found, truncated.numpy()
+
+
+def _source_ids(
+    text_model: TextModel, texts: list[bytes], longest: int | None
+) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    """Tokenize sources, and log what the vocabulary has never met."""
+    sources, truncated = text_model.source_ids(texts, longest)
+    if isinstance(text_model.tokenizer, Tokenizer):
+        text_model.tokenizer.log_unmet(sources.values.numpy())
+    return sources, truncated
 
 
 def _hypotheses(texts: np.ndarray, scores: np.ndarray) -> list[Hypothesis]:
@@ -294,7 +307,7 @@ def _read(
     tokenizer = text_model.tokenizer
     if max_source_length is not None:
         whole_number("max_source_length", max_source_length, least=2)
-    source_ids, _ = text_model.source_ids(sources, max_source_length)
+    source_ids, _ = _source_ids(text_model, sources, max_source_length)
     ids = source_ids, tokenizer.target.tokenize(targets)
     longest = np.maximum(*(side.row_lengths().numpy() for side in ids))
     everyone = np.arange(len(sources))

@@ -51,7 +51,7 @@ def lines():
 @pytest.fixture(scope="module")
 def tokenizer(lines, tmp_path_factory):
     path = tmp_path_factory.mktemp("normal") / "tokenizer.model"
-    return Tokenizer.train(lines[::3], 4001, path)
+    return Tokenizer.train(lines[::3], 4001, path).target
 
 
 def out_of(tokenizer, texts):
@@ -158,7 +158,7 @@ def test_a_vocabulary_may_fold_as_nfkc_does(tmp_path):
         Tokenizer.train(texts, 300, tmp_path / "t", normalization="nfd")
     tokenizer = Tokenizer.train(
         texts, 300, tmp_path / "t", normalization="nfkc"
-    )
+    ).target
     expected = ["fine 1⁄2 Å é m2", "no-break space"]
     assert out_of(tokenizer, texts[:2]) == expected
     model = sentencepiece_file.parse_model(tokenizer.model)

@@ -21,7 +21,6 @@ from keras_transformer.config import (
     Search,
     UserError,
 )
-from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.exporting import ctranslate2 as exporting
 from keras_transformer.importing import marian, run_directory
 from keras_transformer.importing.run_directory import import_run
@@ -255,12 +254,6 @@ def test_other_folders_are_refused(originals, tmp_path):
     (tmp_path / "run" / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="exists already"):
         import_run(originals / "npz", tmp_path / "run", **LANGUAGES)
-
-
-def test_a_plain_vocabulary_serves_both_sides(translator):
-    assert translator.tokenizer.target is not translator.tokenizer
-    plain = Tokenizer.__new__(Tokenizer)
-    assert plain.target is plain
 
 
 @pytest.mark.slow

@@ -1,0 +1,183 @@
+"""Sources are read generously, targets written exactly.
+
+A character that a vocabulary has no piece for would reach the model as bytes
+that it never met. In a source it becomes what it stands for, if that has
+pieces: a no-break space a space, a soft hyphen nothing, a ligature its letters,
+a curly quote a straight one. Where the vocabulary has the piece, nothing
+changes, and what nothing stands for, such as an emoji, goes on as bytes.
+
+The table is made from the vocabulary and Unicode's data when a vocabulary is
+loaded. It joins the normalisation of the sentencepiece model for sources, which
+Python, the bulk tokenizer and every graph run alike.
+"""
+
+import array
+import functools
+import itertools
+import unicodedata
+from collections.abc import Iterable, Mapping, Set
+from typing import Any
+
+import sentencepiece
+
+from keras_transformer.data.sentencepiece_file import (
+    NORMAL,
+    USER_DEFINED,
+    parse_model,
+)
+from keras_transformer.data.symbols import SPACE
+
+# They show nothing: Unicode's Default_Ignorable_Code_Point, first to last.
+_IGNORABLE = (
+    *("\xad\xad", "\u034f\u034f", "\u061c\u061c", "\u115f\u1160"),
+    *("\u17b4\u17b5", "\u180b\u180f", "\u200b\u200f", "\u202a\u202e"),
+    *("\u2060\u206f", "\u3164\u3164", "\ufe00\ufe0f", "\ufeff\ufeff"),
+    *("\uffa0\uffa0", "\U0001bca0\U0001bca3", "\U0001d173\U0001d17a"),
+    "\U000e0000\U000e0fff",
+)
+_SPACES = "\t\n\v\f\r\x85\u1680\u2028\u2029"  # No compatibility forms.
+# Typographic quotes, dashes and the like: each stands for the first of its
+# row that has a piece.
+_ALIKE = ("'’‘‚‛′ʼ´`‹›", '"”“„‟″«»', "-‐‑–—‒―−", "/⁄", "~～")
+# Half-width katakana write the mark of voicing as a character of its own.
+_KATAKANA, _VOICED = range(0xFF66, 0xFF9E), "\uff9e\uff9f"
+
+
+def for_sources(model: bytes, pieces: Iterable[str] | None = None) -> bytes:
+    """Return a serialised sentencepiece model that reads generously.
+
+    Args:
+        model: The model.
+        pieces: The pieces that texts may have, if not all of the model's.
+    """
+    proto = parse_model(model)
+    if pieces is None:
+        kinds = NORMAL, USER_DEFINED
+        pieces = [each.piece for each in proto.pieces if each.type in kinds]
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    rules = proto.normalizer_spec
+    rules.precompiled_charsmap = _with_rules(
+        rules.precompiled_charsmap, _table(processor, {*pieces, " "})
+    )
+    return bytes(proto.SerializeToString())
+
+
+def _table(processor: Any, pieces: Set[str]) -> dict[str, str]:
+    """Map texts without pieces to what they stand for, if that has pieces."""
+    known = frozenset[str]().union(*pieces)
+    alike = {
+        character: next((x for x in row if x in pieces), character)
+        for row in _ALIKE
+        for character in row
+    }
+    meant = {
+        text: "".join(alike.get(x, x) for x in meaning)
+        for text, meaning in _meanings().items()
+        if known.isdisjoint(text)
+    }
+
+    def normalized(texts: Iterable[str]) -> list[str]:
+        # By the rules that the vocabulary has already.
+        found = processor.normalize(list(texts))
+        return [text.replace(SPACE, " ").strip(" ") for text in found]
+
+    before, after = normalized(meant), normalized(meant.values())
+    return {
+        text: " " * meaning.startswith(" ") + plain
+        for (text, meaning), now, plain in zip(
+            meant.items(), before, after, strict=True
+        )
+        if not known.issuperset(now) and pieces.issuperset(plain)
+    }
+
+
+@functools.cache
+def _meanings() -> dict[str, str]:
+    """Map every text that may stand for another one to that."""
+    found = {}
+    for character in map(chr, range(0x20000)):  # All compatibility forms.
+        if unicodedata.decomposition(character).startswith("<"):
+            plain = unicodedata.normalize("NFKC", character)
+            if unicodedata.category(character) == "Zs":
+                plain = " "
+            elif "⁄" in plain:
+                plain = f" {plain}"  # "1½" is not "11/2".
+            found[character] = plain
+    for text in map("".join, itertools.product(map(chr, _KATAKANA), _VOICED)):
+        found[text] = unicodedata.normalize("NFKC", text)
+    found |= {character: character for row in _ALIKE for character in row}
+    found |= dict.fromkeys(_SPACES, " ")
+    for first, last in _IGNORABLE:
+        found |= dict.fromkeys(map(chr, range(ord(first), ord(last) + 1)), "")
+    return found
+
+
+# Of a unit of a double array as darts-clone has it: its label, and the bits of
+# a node that has a value, of one whose offset is in blocks, and of a value. A
+# unit that nothing leads to looks like a value.
+_LABEL, _HAS_VALUE, _IN_BLOCKS, _VALUE = 0xFF, 1 << 8, 1 << 9, 1 << 31
+_BLOCK = 256  # Units; the children of a node lie in one.
+
+
+def _with_rules(charsmap: bytes, table: Mapping[str, str]) -> bytes:
+    """Add rules to a precompiled map of sentencepiece.
+
+    It is the size of a double array, the array, and the replacements, each
+    ended by a zero byte. A node that gets children moves with those it has to a
+    block of its own at the end; all others stay where they are.
+    """
+    size = int.from_bytes(charsmap[:4], "little")
+    units = array.array("I", charsmap[4 : 4 + size])
+    texts = bytearray(charsmap[4 + size :])
+
+    def base(node: int) -> int:
+        """Return where a node's value is, and its children by their labels."""
+        unit = units[node]
+        return node ^ (unit >> 10) << (8 if unit & _IN_BLOCKS else 0)
+
+    def point(node: int, place: int) -> None:
+        units[node] = units[node] & (_HAS_VALUE | _LABEL) | (node ^ place) << 10
+
+    def add(node: int, below: dict[int, Any], is_new: bool) -> None:
+        value = below.pop(-1, None)
+        if is_new and not below:
+            place = value
+        else:
+            place = len(units)
+            units.extend([_VALUE] * _BLOCK)
+            old = base(node)
+            for label in () if is_new else range(1, _BLOCK):
+                if units[old ^ label] & (_VALUE | _LABEL) == label:
+                    units[place + label] = units[old ^ label]
+                    point(place + label, base(old ^ label))
+            value = old if value is None and units[node] & _HAS_VALUE else value
+            if value is not None:
+                units[place] = units[value]
+        point(node, place)
+        if value is not None:
+            units[node] |= _HAS_VALUE
+        for label, deeper in below.items():
+            child = place + label
+            if is_new_child := units[child] == _VALUE:
+                units[child] = label
+            add(child, deeper, is_new_child)
+
+    is_empty = not units
+    units.extend([0] + [_VALUE] * (_BLOCK - 1) if is_empty else [])
+    tree: dict[int, Any] = {}
+    places: dict[str, int] = {}  # Of the value of each replacement.
+    for text, replacement in table.items():
+        if replacement not in places:
+            if len(places) % _BLOCK == 0:
+                units.extend([_VALUE] * _BLOCK)
+                first = len(units) - _BLOCK
+            places[replacement] = first + len(places) % _BLOCK
+            units[places[replacement]] = _VALUE | len(texts)
+            texts += replacement.encode() + b"\0"
+        branch = tree
+        for byte in text.encode():
+            branch = branch.setdefault(byte, {})
+        branch[-1] = places[replacement]
+    add(0, tree, is_empty)
+    size = len(units) * units.itemsize
+    return size.to_bytes(4, "little") + units.tobytes() + bytes(texts)

@@ -1,0 +1,132 @@
+"""Sources are read generously and targets exactly, alike in all three ways."""
+
+import logging
+import sys
+import unicodedata
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from natural_corpus import train_pieces
+
+from keras_transformer.data import (
+    demo,
+    paired_tokenizer,
+    sentencepiece_file,
+    source_reading,
+)
+from keras_transformer.data.tokenizer import Tokenizer
+
+TEXT = [text for pair in demo.demo_pairs("train", "en", "de") for text in pair]
+# As the issue's strangers pasted it, and as it was meant.
+PASTED = [
+    ("May\u00a016, 2024", "May 16, 2024"),
+    ("three\u00a0hundred and\u202ftwo\u3000", "three hundred and two"),
+    ("three hun\u00addred and two", "three hundred and two"),
+    ("\u200ethree hundred\u2060 and\ufe0f two", "three hundred and two"),
+    ("three\u200b hundred \u2066and\u2069 two", "three hundred and two"),
+    ("ｔｈｒｅｅ ﬁve，\u2007６７⁸", "three five, 678"),
+    ("six\u2011two\u2013one – two", "six-two-one - two"),
+    ("\u00a0\u00ad\u200b", ""),
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    path = tmp_path_factory.mktemp("reading") / "tokenizer.model"
+    return Tokenizer.train([*TEXT, "six-two-one"], 700, path)
+
+
+def ids_of(tokenizer, texts):
+    """Return the ids of the graph, which are those of the bulk."""
+    found = tokenizer.tokenize(texts)
+    ids, lengths = tokenizer.tokenize_many(texts)
+    np.testing.assert_array_equal(ids, found.values)
+    np.testing.assert_array_equal(lengths, found.row_lengths())
+    return found.to_list()
+
+
+def test_what_has_no_piece_is_read_as_what_it_stands_for(tokenizer):
+    pasted, meant = zip(*PASTED, strict=True)
+    assert ids_of(tokenizer, pasted) == ids_of(tokenizer, meant)
+    # A target is what it is.
+    exact = ids_of(tokenizer.target, pasted)
+    texts = tokenizer.detokenize(tf.ragged.constant(exact[:-1])).numpy()
+    assert [text.decode() for text in texts] == list(pasted[:-1])
+
+
+def test_a_saved_model_reads_as_python_does(tokenizer, tmp_path):
+    pasted, _ = zip(*PASTED, strict=True)
+    module = tf.Module()
+    module.tokenizer = tokenizer
+    signature = [tf.TensorSpec([None], tf.string)]
+    module.source = tf.function(tokenizer.tokenize, signature)
+    module.target = tf.function(tokenizer.target.tokenize, signature)
+    tf.saved_model.save(module, tmp_path)
+    loaded = tf.saved_model.load(tmp_path)
+    for name, side in ("source", tokenizer), ("target", tokenizer.target):
+        found = getattr(loaded, name)(tf.constant(pasted)).to_list()
+        assert found == side.tokenize(pasted).to_list()
+
+
+def test_a_character_with_a_piece_stays(tmp_path):
+    # Quotes of one kind stand for another only where that alone is known.
+    text = ["a\u00a0b ½ ’tis ﬁ", "’tis a \u00a0 b ﬁ ½ ’"] * 3
+    tokenizer = Tokenizer.train(text, 300, tmp_path / "t.model")
+    for side in tokenizer, tokenizer.target:
+        found = tokenizer.detokenize(side.tokenize(text)).numpy()
+        assert found[0].decode() == text[0]
+    typed = ids_of(tokenizer, ["'tis", "`tis", "‘tis"])
+    assert typed == ids_of(tokenizer, ["’tis"] * 3)
+
+
+def test_a_fraction_after_a_number_and_half_width_kana(tmp_path):
+    text = ["1 1/2 ガ カ パ", "2 1/2 パ ガ カ"] * 5
+    tokenizer = Tokenizer.train(text, 300, tmp_path / "t.model")
+    assert ids_of(tokenizer, ["1½ ｶﾞｶﾊﾟ"]) == ids_of(tokenizer, ["1 1/2 ガカパ"])
+
+
+def test_no_rule_of_the_vocabulary_is_lost(tokenizer):
+    spared = {*map(chr, range(0xD800, 0xE000)), "\0"}
+    texts = {*map(chr, range(sys.maxunicode + 1)), *sentencepiece_file._rules()}
+    texts = sorted(texts - spared)
+    before = tokenizer.target._pieces.normalize(texts)
+    after = tokenizer._pieces.normalize(texts)
+    changed = {
+        text: new
+        for text, old, new in zip(texts, before, after, strict=True)
+        if old != new
+    }
+    assert len(changed) > 4_000
+    assert changed.keys() <= source_reading._meanings().keys()
+    letters = [x for x in changed if unicodedata.normalize("NFKC", x).isalnum()]
+    assert len(letters) > 500
+    for text in letters:
+        # Filler letters of Hangul show nothing.
+        plain = "▁" + unicodedata.normalize("NFKC", text)
+        assert changed[text] == plain or text in "\u3164\uffa0"
+
+
+def test_a_vocabulary_without_rules_reads_generously_too(tokenizer):
+    options = dict(normalization_rule_name="identity", byte_fallback=True)
+    model = train_pieces(TEXT[:1009], 600, **options)
+    pasted, meant = zip(*PASTED[:5], strict=True)
+    own = Tokenizer(model)
+    assert ids_of(own, pasted) == ids_of(own, meant)
+    # As of an imported run: pieces decide that the list of both sides has.
+    names = ["<pad>", "<unk>", "<s>", "</s>", *own.pieces(range(260, 600))]
+    pair = paired_tokenizer.PairedTokenizer(
+        paired_tokenizer.pack(model, model, names)
+    )
+    assert ids_of(pair, pasted) == ids_of(pair, meant)
+    assert ids_of(pair.target, pasted[:1]) != ids_of(pair, meant[:1])
+
+
+def test_characters_never_met_are_counted(tokenizer, caplog):
+    caplog.set_level(logging.INFO, "keras_transformer")
+    (ids,) = tokenizer.tokenize(["two\u00a0dogs"]).to_list()
+    tokenizer.log_unmet(np.array(ids))
+    assert not caplog.messages
+    (ids,) = tokenizer.tokenize(["two 😀 dogs 語"]).to_list()
+    tokenizer.log_unmet(np.array(ids))
+    assert " 2 characters" in caplog.text
