@@ -31,11 +31,10 @@ from keras_transformer.losses import (
 )
 from keras_transformer.model_inputs import check_first_batch
 from keras_transformer.replicas import (
-    check_optimizer,
-    check_step,
+    check_strategy,
+    is_replicated,
     safe_count,
     step_function,
-    strategy_of,
     sum_over_replicas,
 )
 from keras_transformer.settings import whole_number
@@ -54,20 +53,13 @@ class ExactModel(keras_internals.BuiltFromSpec):
     the last batch alone, over all replicas, are `batch_loss`,
     `batch_perplexity`, `gradient_norm` (the loss scale taken out) and `tokens`,
     the number of target tokens. `evaluate` adds `token_accuracy` and
-    `perplexity`. Keras's own metrics and losses, such as `"accuracy"`, count
-    padding too; those of `keras_transformer` do not.
+    `perplexity`. Metrics of yours are those of all replicas at the end of an
+    epoch, and of the first replica in the logs of a batch. Keras's own metrics
+    and losses, such as `"accuracy"`, count padding too; those of
+    `keras_transformer` do not.
 
-    With another loss it runs Keras's own `fit`, with some repairs for several
-    replicas:
-
-    - Keras builds metrics on the mean of the replicas' batches, which does not
-      exist for unequal shapes. Here they are built from the declared shapes.
-    - Keras clips gradients, and asks whether they are finite, before it sums
-      them. Here they are summed first, so that several replicas train as one.
-    - Keras's logs of a batch are means of what each replica has seen. Here
-      they cover all replicas at once.
-    - Keras's loop of several steps per call fails on finite data, and its logs
-      fail with several workers. Here both work; each step is its own call.
+    With another loss, `fit` is Keras's own, with what its documentation says of
+    several replicas.
 
     Make one `MirroredStrategy` per process: TensorFlow mistakes a second one's
     collectives for the first one's, and fails, with any Keras model.
@@ -87,11 +79,21 @@ class ExactModel(keras_internals.BuiltFromSpec):
     ) -> Tensor:
         return self.embedding.logits(self.features(inputs, training))
 
+    @property
+    def fuses_logits(self) -> bool:
+        """Whether a step fuses loss and logits, from `features` on.
+
+        That is faster, and right only as long as the logits are those of
+        `ExactModel.call`: with a `call` of its own a subclass is trained on
+        what that returns.
+        """
+        return type(self).call is ExactModel.call
+
     def compile(
         self,
         optimizer: str | keras.optimizers.Optimizer = "rmsprop",
         loss: Any = None,
-        *args: Any,
+        *,
         jit_compile: bool | str = "auto",
         accumulate: int = 1,
         **kwargs: Any,
@@ -101,7 +103,6 @@ class ExactModel(keras_internals.BuiltFromSpec):
         Args:
             optimizer: As for `keras.Model`.
             loss: As for `keras.Model`.
-            *args: As for `keras.Model`.
             jit_compile: Whether XLA compiles a replica's gradient in exact
                 steps, under any strategy; with `"auto"` it does on GPUs.
             accumulate: Micro-batches of a replica's share of a batch, at least
@@ -110,15 +111,10 @@ class ExactModel(keras_internals.BuiltFromSpec):
             **kwargs: As for `keras.Model`.
 
         Raises:
-            ValueError: If the strategy cannot train this way, or `accumulate`
-                is below 1 or does not apply.
+            ValueError: If `accumulate` is below 1 or does not apply, or the
+                optimizer or `steps_per_execution` does not fit the strategy.
         """
         on_tensorflow = keras.backend.backend() == "tensorflow"
-        names = (
-            *("loss_weights", "metrics", "weighted_metrics"),
-            *("run_eagerly", "steps_per_execution"),
-        )
-        kwargs |= dict(zip(names, args, strict=False))
         self.is_exact = (
             on_tensorflow
             and type(loss) is SmoothedCrossEntropy
@@ -133,12 +129,16 @@ class ExactModel(keras_internals.BuiltFromSpec):
                 "accumulate", "1 with metrics or another loss", accumulate
             )
         self._given_jit_compile = jit_compile
-        self.xla = False
-        self._added_metrics = tuple
+        self._added_metrics, self.xla = tuple, False
         if not on_tensorflow:
             return super().compile(
                 optimizer, loss, jit_compile=jit_compile, **kwargs
             )
+        if self.is_exact:
+            check_strategy(self, optimizer, kwargs)
+            # Keras's own switch is off under a strategy, whose collectives XLA
+            # cannot compile. The gradient is nearly the whole step.
+            self.xla, jit_compile = _on_gpus(jit_compile), False
         # Keras must turn names into objects inside the scope.
         with self.distribute_strategy.scope():
             if self.adds_metrics:
@@ -147,23 +147,10 @@ class ExactModel(keras_internals.BuiltFromSpec):
                 self._added_metrics = lambda: added
                 kwargs |= {"metrics": None, "weighted_metrics": None}
                 keras_internals.forget_metrics(self)
-            if self.is_exact:
-                # Keras's own switch is off under a strategy, whose collectives
-                # XLA cannot compile. The gradient is nearly the whole step.
-                self._compile_gradients(jit_compile)
-                jit_compile = False
             super().compile(optimizer, loss, jit_compile=jit_compile, **kwargs)
-            check_optimizer(self)
-            if strategy_of(self) is not None:
-                check_step(self)
 
     def fit(
-        self,
-        x: Any = None,
-        y: Any = None,
-        *args: Any,
-        class_weight: None = None,
-        **kwargs: Any,
+        self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
         """Fit as `keras.Model` does, after a look at the first batch.
 
@@ -178,8 +165,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
         Warns:
             UserWarning: If targets are not shifted.
         """
-        _refuse_class_weight(class_weight)
-        self._check_first_batch(x, y)
+        self._check_first_batch(x, y, kwargs.get("class_weight"))
         return super().fit(x, y, *args, **kwargs)
 
     def train_on_batch(
@@ -190,18 +176,23 @@ class ExactModel(keras_internals.BuiltFromSpec):
         class_weight: None = None,
         return_dict: bool = False,
     ) -> Any:
-        """Train as `fit` does, after a look at the first batch."""
-        _refuse_class_weight(class_weight)
-        if not self._has_seen_a_batch:
-            self._check_first_batch(x, y)
-        return super().train_on_batch(
-            x, y, sample_weight, return_dict=return_dict
-        )
+        """Train as `fit` does, after a look at the first batch.
 
-    def _check_first_batch(self, x, y):
+        Compiled without metrics, it returns the loss alone, unless
+        `return_dict` asks for all figures of the step.
+        """
+        if class_weight is not None or not self._has_seen_a_batch:
+            self._check_first_batch(x, y, class_weight)
+        only_loss = self.adds_metrics and not return_dict
+        logs = super().train_on_batch(
+            x, y, sample_weight, return_dict=return_dict or only_loss
+        )
+        return logs["loss"] if only_loss else logs
+
+    def _check_first_batch(self, x, y, class_weight):
         loss = getattr(self, "loss", None)
         takes_ids = isinstance(loss, SmoothedCrossEntropy)
-        check_first_batch(x, y, self.vocab_size, takes_ids, stacklevel=3)
+        check_first_batch(x, y, class_weight, self.vocab_size, takes_ids)
         self._has_seen_a_batch = True
 
     @property
@@ -240,38 +231,16 @@ class ExactModel(keras_internals.BuiltFromSpec):
         if not self.optimizer.built:
             # Variables made in the first step would have it traced twice.
             self.optimizer.build(self.trainable_variables)
-        strategy = strategy_of(self)
-        if strategy is None:
+        if not (self.is_exact and is_replicated(self)):
             return super().make_train_function(force)
         if self.train_function is None or force:
-            is_ours = type(self).train_step is ExactModel.train_step
-            self.train_function = step_function(
-                self, strategy, self.train_step, self.adds_metrics and is_ours
-            )
-        return self.train_function
+            self.train_function = step_function(self, self.train_step)
 
     def make_test_function(self, force: bool = False) -> Any:
-        strategy = strategy_of(self)
-        if strategy is None:
+        if not (self.is_exact and is_replicated(self)):
             return super().make_test_function(force)
         if self.test_function is None or force:
-            self.test_function = step_function(self, strategy, self.test_step)
-        return self.test_function
-
-    def train_step(self, *args: Any) -> Any:
-        if self.is_exact:
-            return self._exact_step(
-                *keras.utils.unpack_x_y_sample_weight(*args)
-            )
-        if strategy_of(self) is None:
-            return super().train_step(*args)
-        optimizer: Any = self.optimizer
-        optimizer.apply_gradients = self._apply_sum
-        try:
-            return super().train_step(*args)
-        finally:
-            # The replicas of a strategy are threads, and each one gets here.
-            vars(optimizer).pop("apply_gradients", None)
+            self.test_function = step_function(self, self.test_step)
 
     def test_step(self, *args: Any) -> Any:
         if not self.is_exact:
@@ -291,20 +260,23 @@ class ExactModel(keras_internals.BuiltFromSpec):
             metric.update_state(y, logits, sample_weight)
         return self.compute_metrics(x, y, logits, sample_weight)
 
-    def _exact_step(self, x, y, sample_weight):
+    def train_step(self, *args: Any) -> Any:
+        if not self.is_exact:
+            return super().train_step(*args)
         import tensorflow as tf
 
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(*args)
         weights = token_weights(y, sample_weight)
         count = sum_over_replicas(tf.reduce_sum(weights))
         divisor = safe_count(count)
-        gradients_of = self._gradient_graph
-        if self.accumulate > 1:
-            gradients_of = self._accumulated
-        sums, gradients, logits = gradients_of(x, y, weights, divisor)
+        sums, gradients, logits = self._gradients_of(x, y, weights, divisor)
         sums, gradients = sum_over_replicas((sums, gradients))
         # Read before the update, which may change the scale.
         scale = self.optimizer.scale_loss(1.0)
-        self._apply(gradients)
+        with keras_internals.summed_gradients(self.optimizer):
+            self.optimizer.apply_gradients(
+                zip(gradients, self.trainable_variables, strict=True)
+            )
         loss, plain = tf.unstack(sums / divisor)
         tracker = keras_internals.loss_tracker(self)
         tracker.update_state(loss, sample_weight=count)
@@ -322,52 +294,18 @@ class ExactModel(keras_internals.BuiltFromSpec):
             "tokens": count,
         }
 
-    def _apply_sum(self, gradients_and_variables):
-        """Sum gradients over replicas, then apply them."""
+    def _gradients_of(self, *batch):
+        """Call `_gradients`, by XLA if asked to, on all micro-batches."""
         import tensorflow as tf
 
-        gradients, _ = zip(*gradients_and_variables, strict=True)
-        # Make all gradients dense, even the gradient of the tied matrix.
-        found = {
-            i: tf.convert_to_tensor(gradient)
-            for i, gradient in enumerate(gradients)
-            if gradient is not None
-        }
-        summed = sum_over_replicas(found)
-        self._apply([summed.get(i) for i in range(len(gradients))])
-
-    def _apply(self, gradients):
-        with keras_internals.summed_gradients(self.optimizer):
-            # Of the class: `train_step` may cover the instance's own.
-            type(self.optimizer).apply_gradients(
-                self.optimizer,
-                zip(gradients, self.trainable_variables, strict=True),
+        gradients_of = self._gradients
+        if self.xla and not self.run_eagerly:
+            gradients_of = tf.function(
+                gradients_of, jit_compile=True, autograph=False
             )
-
-    def _compile_gradients(self, jit_compile):
-        import tensorflow as tf
-
-        if jit_compile == "auto":
-            jit_compile = bool(tf.config.list_logical_devices("GPU"))
-        self.xla = jit_compile
-        self._gradient_graph = self._gradients
-        if not self.xla:
-            return
-        ids = tf.TensorSpec([None, None], tf.int32)
-        weights = tf.TensorSpec([None, None], tf.float32)
-        divisor = tf.TensorSpec([], tf.float32)
-
-        @tf.function(
-            input_signature=[ids] * 3 + [weights, divisor],
-            jit_compile=True,
-            autograph=False,
-        )
-        def gradients(source, target_in, *rest):
-            return self._gradients((source, target_in), *rest)
-
-        self._gradient_graph = lambda x, y, *rest: gradients(
-            *(tf.cast(ids, tf.int32) for ids in (*x, y)), *rest
-        )
+        if self.accumulate == 1:
+            return gradients_of(*batch)
+        return self._accumulated(gradients_of, *batch)
 
     def _gradients(self, x, y, weights, divisor):
         """Compute both losses' sums `(2,)`, gradients, and logits."""
@@ -375,7 +313,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
 
         with tf.GradientTape() as tape:
             smoothing, logits = self.loss.label_smoothing, None
-            if self.adds_metrics and type(self).call is ExactModel.call:
+            if self.adds_metrics and self.fuses_logits:
                 keras_internals.clear_losses(self)
                 features = self.features(x, training=True)
                 smoothed, plain = tied_cross_entropies(
@@ -407,8 +345,8 @@ class ExactModel(keras_internals.BuiltFromSpec):
         """Add up what `add_loss` and regularizers add to the loss."""
         return sum(ops.cast(ops.sum(loss), "float32") for loss in self.losses)
 
-    def _accumulated(self, x, y, weights, divisor):
-        """Sum up `_gradients` over micro-batches of the same rows."""
+    def _accumulated(self, gradients_of, x, y, weights, divisor):
+        """Sum up gradients over micro-batches of the same rows."""
         import tensorflow as tf
 
         batch = tf.nest.map_structure(self._micro_batches, (x, y, weights))
@@ -420,7 +358,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
 
         def add(i, sums, gradients):
             part = tf.nest.map_structure(lambda rows: rows[i], batch)
-            new_sums, new, _ = self._gradient_graph(*part, divisor)
+            new_sums, new, _ = gradients_of(*part, divisor)
             gradients = [
                 old + one for old, one in zip(gradients, new, strict=True)
             ]
@@ -440,20 +378,11 @@ class ExactModel(keras_internals.BuiltFromSpec):
         rows = tf.reshape(rows, (-1, self.accumulate, length))
         return tf.transpose(rows, (1, 0, 2))
 
-    def predict_on_batch(self, x: Any) -> Any:
-        outputs = super().predict_on_batch(x)
-        if strategy_of(self) is None:
-            return outputs
-        # Every replica predicts the whole batch.
-        rows = len(keras.tree.flatten(x)[0])
-        return keras.tree.map_structure(lambda all: all[:rows], outputs)
 
+def _on_gpus(jit_compile):
+    """Return whether to compile: `"auto"` means on GPUs alone."""
+    import tensorflow as tf
 
-def _refuse_class_weight(class_weight):
-    if class_weight is not None:
-        raise ValueError(
-            "`class_weight` must be None: a target has a class at every place. "
-            "Pass `sample_weight` (B, T), such as "
-            "`np.vectorize(lambda id: weights.get(id, 1.0))(target_out)`. "
-            f"Received: class_weight={class_weight}"
-        )
+    if jit_compile == "auto":
+        return bool(tf.config.list_logical_devices("GPU"))
+    return jit_compile

@@ -39,17 +39,6 @@ class BuiltFromSpec(keras.Model):
         super()._maybe_symbolic_build(data_batch=data_batch)
 
 
-def updates_without_merge_call() -> bool:
-    """Return whether the strategy in scope can update under a condition.
-
-    An optimizer that does so, such as one that accumulates gradients, fails
-    under others in the first step. TensorFlow's own optimizers ask the same.
-    """
-    import tensorflow as tf
-
-    return tf.__internal__.distribute.strategy_supports_no_merge_call()
-
-
 def has_kernel(operator: str, device: str) -> bool:
     """Return whether TensorFlow has an operator for `"CPU"` or `"GPU"`.
 

@@ -42,7 +42,7 @@ def token_cross_entropies(
     """
     vocab_size = logits.shape[-1]
     smoothing = float(label_smoothing)
-    flat_target = ops.cast(ops.reshape(target, (-1,)), "int32")  # (N,)
+    flat_target = _flat(target)  # (N,)
 
     @ops.custom_gradient
     def cross_entropies(logits):
@@ -108,7 +108,7 @@ def tied_cross_entropies(
     vocab_size, width = table.shape
     dtype = features.dtype
     smoothing = float(label_smoothing)
-    flat_target = ops.cast(ops.reshape(target, (-1,)), "int32")  # (N,)
+    flat_target = _flat(target)  # (N,)
 
     @ops.custom_gradient
     def cross_entropies(features, table, at_target):
@@ -153,6 +153,11 @@ def tied_cross_entropies(
     return ops.reshape(smoothed, shape), ops.reshape(plain, shape)
 
 
+def _flat(target):
+    """Flatten ids, those below 0 as padding: `(B, T)` to int32 `(N,)`."""
+    return ops.maximum(ops.cast(ops.reshape(target, (-1,)), "int32"), PAD_ID)
+
+
 def _pick(rows, columns):
     """Pick one value of each row: `(N, V)`, `(N,)` to `(N,)`."""
     picked = ops.take_along_axis(rows, columns[:, None], axis=-1)
@@ -163,9 +168,9 @@ def _pick(rows, columns):
 class SmoothedCrossEntropy(keras.losses.Loss):
     """Label-smoothed cross-entropy in nats per target token.
 
-    It is the mean over the target tokens, without padding (id 0). On several
-    replicas of a TensorFlow strategy it is the mean over the global batch,
-    however unequally the replicas share the tokens.
+    It is the mean over the target tokens, without padding (id 0, and any id
+    below). On several replicas of a TensorFlow strategy it is the mean over the
+    global batch, however unequally the replicas share the tokens.
 
     Args:
         label_smoothing: Epsilon of section 5.4, in [0, 1).
@@ -222,8 +227,11 @@ class SmoothedCrossEntropy(keras.losses.Loss):
 def token_weights(
     target: Tensor, sample_weight: Tensor | None = None
 ) -> Tensor:
-    """Weigh tokens by 1 and padding by 0: `(B, T)` to float32 `(B, T)`."""
-    weights = ops.cast(ops.not_equal(target, PAD_ID), "float32")
+    """Weigh tokens by 1 and padding by 0: `(B, T)` to float32 `(B, T)`.
+
+    Padding is id 0, and every id below, such as the -1 or -100 of others.
+    """
+    weights = ops.cast(ops.greater(target, PAD_ID), "float32")
     if sample_weight is not None:
         sample_weight = ops.cast(sample_weight, "float32")
         if len(sample_weight.shape) == 1:

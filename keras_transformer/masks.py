@@ -21,12 +21,12 @@ def padding_mask(ids: Tensor) -> Tensor:
     """Let every query see the keys that are not padding.
 
     Args:
-        ids: Integer tensor `(B, S)`; padding is id 0.
+        ids: Integer tensor `(B, S)`; padding is id 0, and any id below.
 
     Returns:
         Boolean tensor `(B, 1, 1, S)`.
     """
-    return ops.not_equal(ids, PAD_ID)[:, None, None, :]
+    return ops.greater(ids, PAD_ID)[:, None, None, :]
 
 
 def causal_mask(

@@ -1,8 +1,8 @@
 """Checks of a model's inputs that a graph cannot make.
 
-In a graph an id beyond the vocabulary is an error of an operator, a negative
-one counts from the table's end, and unshifted targets train as readily as
-shifted ones. So `fit` looks at its first batch before there is a graph.
+In a graph an id beyond the vocabulary is an error of an operator, and unshifted
+targets train as readily as shifted ones. So `fit` looks at its first batch
+before there is a graph.
 """
 
 import warnings
@@ -48,51 +48,50 @@ def _kind_of(ids: Any) -> str:
 
 
 def check_first_batch(
-    x: Any, y: Any, vocab_size: int, y_is_ids: bool, stacklevel: int
+    x: Any, y: Any, class_weight: Any, vocab_size: int, y_is_ids: bool
 ) -> None:
-    """Check the inputs of `fit`, or the first batch of its dataset.
+    """Check what `fit` gets, and the first batch of a dataset.
 
     It raises and warns as `Transformer.fit` says. Data that a look would use
     up, such as a generator's first batch, passes unchecked, and so does a
     dataset of `kt.batches`.
     """
+    if class_weight is not None:
+        raise ValueError(
+            "`class_weight` must be None: a target has a class at every place. "
+            "Pass `sample_weight` (B, T), such as "
+            "`np.vectorize(lambda id: weights.get(id, 1.0))(target_out)`. "
+            f"Received: class_weight={class_weight}"
+        )
     if hasattr(x, "element_spec") and hasattr(x, "take"):
         if getattr(x, "has_begin_tokens", False):
             return
-        batch = [*next(iter(x.take(1)), ()), None, None]
-        x, y = batch[:2]
+        x, y = [*next(iter(x.take(1)), ()), None, None][:2]
     if isinstance(x, Mapping):
         pair_of_ids(x)  # Raises, and says what is expected.
     if not isinstance(x, list | tuple) or len(x) != 2:
         return
-    source, target_in = _seen("source", x[0]), _seen("target_in", x[1])
-    target_out = None
+    if y_is_ids and y is None:
+        raise ValueError(
+            "`y` must be `target_out`, the ids that the model is to write. "
+            "Received: None"
+        )
+    _seen("source", x[0], vocab_size)
+    target_in = _seen("target_in", x[1], vocab_size)
     if y_is_ids:
-        if y is None:
-            raise ValueError(
-                "`y` must be `target_out`, the ids that the model is to write. "
-                "Received: None"
-            )
-        target_out = _seen("target_out", y)
-    for name, ids in (
-        ("source", source),
-        ("target_in", target_in),
-        ("target_out", target_out),
-    ):
-        if ids is not None:
-            _check_ids(name, ids, vocab_size)
+        _seen("target_out", y, vocab_size)
     if not _are_shifted(target_in, y):
         warnings.warn(
             "`target_in` must begin with the begin token, the same in every "
             "row, and `target_out` without it, one place further left: "
             "otherwise a model learns to copy its target, and translates "
             "nothing. `kt.batch` makes a batch of texts.",
-            stacklevel=stacklevel + 1,
+            stacklevel=4,  # The caller of `fit`.
         )
 
 
-def _seen(name: str, ids: Any) -> np.ndarray | None:
-    """Turn a user's input into an array, or None if it cannot be seen."""
+def _seen(name: str, ids: Any, vocab_size: int) -> np.ndarray | None:
+    """Return a user's ids as an array, checked; None if they cannot be seen."""
     if hasattr(ids, "row_lengths"):
         raise ValueError(
             f"`{name}` must be a dense tensor padded with {PAD_ID}. Received: "
@@ -100,23 +99,19 @@ def _seen(name: str, ids: Any) -> np.ndarray | None:
         )
     if not hasattr(ids, "shape") or 0 in ids.shape:
         return None
-    return ops.convert_to_numpy(ids)
-
-
-def _check_ids(name: str, ids: np.ndarray, vocab_size: int) -> None:
+    ids = ops.convert_to_numpy(ids)
     are_whole = ids.dtype.kind in "iu" or np.array_equal(ids, np.floor(ids))
     if ids.ndim != 2 or not are_whole:
         raise ValueError(
             f"`{name}` must be ids, one for each token: integers of two axes. "
             f"Received: {ids.dtype}{ids.shape}"
         )
-    lowest, highest = ids.min(), ids.max()
-    if lowest < 0 or highest >= vocab_size:
-        wrong = lowest if lowest < 0 else highest
+    if ids.max() >= vocab_size:
         raise ValueError(
-            f"`{name}` must be ids from 0 to {vocab_size - 1}, the last of the "
-            f"vocabulary; padding is {PAD_ID}. Received: {wrong}"
+            f"`{name}` must be ids up to {vocab_size - 1}, the last of the "
+            f"vocabulary; padding is {PAD_ID}. Received: {ids.max()}"
         )
+    return ids
 
 
 def _are_shifted(target_in: np.ndarray | None, target_out: Any) -> bool:
@@ -126,7 +121,7 @@ def _are_shifted(target_in: np.ndarray | None, target_out: Any) -> bool:
     """
     if target_in is None:
         return True
-    is_row = target_in[:, 0] != PAD_ID
+    is_row = target_in[:, 0] > PAD_ID
     begins = target_in[is_row, 0]
     if getattr(target_out, "shape", None) == target_in.shape:
         firsts = ops.convert_to_numpy(target_out)[is_row, 0]

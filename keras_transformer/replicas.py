@@ -1,4 +1,4 @@
-"""What a TensorFlow strategy needs: seeds, sums, and steps of its replicas.
+"""What exact steps need of a TensorFlow strategy: seeds, sums, one function.
 
 On one device, and on other backends, nothing here has an effect. TensorFlow is
 imported inside functions, and only if it is Keras's backend.
@@ -103,62 +103,47 @@ def _replica_context():
     return context if context and context.num_replicas_in_sync > 1 else None
 
 
-def strategy_of(model: keras.Model) -> Any:
-    """Return the strategy that Keras's own `fit` fails under, or `None`."""
-    if keras.backend.backend() != "tensorflow":
-        return None
+def is_replicated(model: keras.Model) -> bool:
+    """Return whether Keras's own steps fail under the model's strategy."""
     import tensorflow as tf
 
     strategy = model.distribute_strategy
     # Under a strategy for workers, Keras's logs fail even with a single worker.
     workers = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
-    return strategy if workers or strategy.num_replicas_in_sync > 1 else None
+    return workers or strategy.num_replicas_in_sync > 1
 
 
-def check_optimizer(model: keras.Model) -> None:
-    """Refuse an optimizer whose variables belong to another strategy."""
-    if model.optimizer is None:
-        return
-    made_in = keras_internals.strategy_of_optimizer(model.optimizer)
-    if made_in is not model.distribute_strategy:
-        raise ValueError(
-            "`optimizer` must be made in the scope of the strategy that the "
-            "model was made in: `with strategy.scope(): ...`. Received: a "
-            f"model of {type(model.distribute_strategy).__name__}, an "
-            f"optimizer of {type(made_in).__name__}"
-        )
-
-
-def check_step(model: keras.Model) -> None:
-    """Refuse, in the strategy's scope, what would fail in the first step."""
-    name = type(model.distribute_strategy).__name__
-    if model.jit_compile:
-        raise ValueError(
-            f"`jit_compile` must be False under {name}, whose step XLA cannot "
-            f"compile. Received: jit_compile={model.jit_compile}"
-        )
-    if keras_internals.updates_without_merge_call():
-        return
-    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
-    for setting in ("gradient_accumulation_steps", "ema_overwrite_frequency"):
-        if getattr(optimizer, setting, None):
+def check_strategy(
+    model: keras.Model, optimizer: Any, options: dict[str, Any]
+) -> None:
+    """Refuse, on compiling, what fails in a step of the model's strategy."""
+    strategy = model.distribute_strategy
+    if isinstance(optimizer, keras.optimizers.Optimizer):
+        made_in = keras_internals.strategy_of_optimizer(optimizer)
+        if made_in is not strategy:
             raise ValueError(
-                f"The optimizer's `{setting}` must be None under {name}, which "
-                "has no updates under a condition. Received: "
-                f"{setting}={getattr(optimizer, setting)}"
+                "`optimizer` must be made in the scope of the strategy that "
+                "the model was made in: `with strategy.scope(): ...`. "
+                f"Received: a model of {type(strategy).__name__}, an optimizer "
+                f"of {type(made_in).__name__}"
             )
+    steps = options.get("steps_per_execution") or 1
+    if steps != 1 and is_replicated(model):
+        raise ValueError(
+            "`steps_per_execution` must be 1 on several replicas, where every "
+            f"step is a call. Received: {steps}"
+        )
 
 
-def step_function(
-    model: keras.Model, strategy: Any, step: Callable, alike: bool = False
-) -> Callable:
-    """Make the function that Keras calls for `steps_per_execution` steps.
+def step_function(model: keras.Model, step: Callable) -> Callable:
+    """Make the function that Keras calls for a step on all replicas.
 
     It takes an iterator, TensorFlow's or Python's, and returns the logs of the
-    last step. `step` makes logs from a replica's batch; `alike` says that all
-    replicas make the same logs.
+    first local replica.
     """
     import tensorflow as tf
+
+    strategy = model.distribute_strategy
 
     def step_of_replica(batch):
         def given(x):
@@ -167,16 +152,7 @@ def step_function(
         return step(tf.nest.map_structure(given, batch))
 
     def one_step(batch):
-        logs = strategy.run(step_of_replica, args=(batch,))
-        if alike:
-            return local_values(strategy, logs)
-        # Metrics over all replicas, not the mean of each replica's own.
-        metrics = model.get_metrics_result()
-        if isinstance(logs, dict) and logs.keys() == metrics.keys():
-            return metrics
-        return tf.nest.map_structure(
-            lambda values: strategy.reduce("MEAN", values, axis=None), logs
-        )
+        return local_values(strategy, strategy.run(step_of_replica, (batch,)))
 
     def next_step(iterator):
         return one_step(iterator.get_next())
@@ -187,26 +163,9 @@ def step_function(
             for function in (one_step, next_step)
         )
 
-    ended: list = []  # The iterator that ended in the middle of a call.
-
-    def steps(iterator):
-        if model.steps_per_execution == 1 and hasattr(iterator, "get_next"):
+    def function(iterator):
+        if hasattr(iterator, "get_next"):
             return next_step(iterator)
-        if iterator in ended:
-            # A distributed iterator would begin again.
-            ended.clear()
-            raise StopIteration
-        logs = None
-        for _ in range(model.steps_per_execution):
-            try:
-                # Run steps separately: in a single graph, reaching the end of
-                # the data would still apply an update.
-                logs = one_step(next(iterator))
-            except StopIteration:
-                if logs is None:
-                    raise
-                ended[:] = [iterator]
-                break
-        return logs
+        return one_step(next(iterator))
 
-    return steps
+    return function

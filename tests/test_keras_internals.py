@@ -187,12 +187,6 @@ def test_keras_still_leaves_a_model_with_its_own_compile_uncompiled(tmp_path):
     )
 
 
-def test_only_some_strategies_update_without_a_merge_call():
-    assert keras_internals.updates_without_merge_call()
-    with tf.distribute.OneDeviceStrategy("CPU:0").scope():
-        assert not keras_internals.updates_without_merge_call()
-
-
 def test_tensorflow_says_what_its_operators_run_on():
     assert keras_internals.has_kernel("MatMul", "CPU")
     assert not keras_internals.has_kernel("MatMul", "NoSuch")

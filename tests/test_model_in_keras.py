@@ -126,14 +126,8 @@ def test_one_tensor_is_refused_in_the_same_words_everywhere(fitted):
 @pytest.mark.parametrize(
     "changed, value, received",
     [
-        ("source", lambda ids: -ids, "`source` .* from 0 to 22, .*: -22"),
-        ("source", lambda ids: ids + 1, "`source` .* from 0 to 22, .*: 23"),
+        ("source", lambda ids: ids + 1, "`source` .* up to 22, .*: 23"),
         ("target_in", lambda ids: ids + 90, "`target_in` .*: 110"),
-        (
-            "target_out",
-            lambda ids: np.where(ids == 0, -100, ids),
-            "`target_out` .*; padding is 0. Received: -100",
-        ),
         (
             "target_out",
             lambda ids: np.eye(23)[ids],

@@ -9,8 +9,8 @@ import pytest
 from forked_programs import Program
 from local_workers import free_addresses, tf_config
 
-CLIPPED = "clipped, three steps a call"
-TRAINED = ["with callbacks", CLIPPED, "by names"]
+CLIPPED = "clipped"
+TRAINED = ["with callbacks", CLIPPED]
 SEVERAL = ["mirrored", "first worker", "second worker"]
 # Of what replicas share they have nothing: they fit once.
 SINGLE = ["one device", "lone worker"]
@@ -127,7 +127,7 @@ def test_a_fitted_model_predicts_exports_and_trains_on_one_batch(
     fitted, strategy
 ):
     results = fitted[strategy]["with callbacks"]
-    for name in ("predicted", "on_batch", "exported"):
+    for name in ("predicted", "exported"):
         np.testing.assert_allclose(
             results[name], results["logits"], 1e-4, 1e-5, err_msg=name
         )
@@ -137,50 +137,23 @@ def test_a_fitted_model_predicts_exports_and_trains_on_one_batch(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["none", *SEVERAL])
-def test_the_end_of_the_data_ends_the_steps_of_a_call(fitted, strategy):
-    # 5 batches an epoch, of which a call takes three.
-    updates = fitted[strategy][CLIPPED]["updates"]
-    np.testing.assert_array_equal(updates, [3, 5, 8, 10])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["none", *SEVERAL])
-def test_an_overflow_on_the_second_replica_skips_the_update(fitted, strategy):
-    results = fitted[strategy]["in float16 with an overflow"]
-    assert results["finite"].all()
-    assert results["updates"] == 4
-    assert results["scale"] == 2.0**14
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["none", *SEVERAL])
 def test_a_callback_ends_fit_after_the_step(fitted, strategy):
     results = fitted[strategy]["ended by a callback"]
-    assert results["plain"] == results["bare"] == 2
+    assert results["updates"] == 2
     if strategy in SEVERAL:
         # The first of two steps traces, and reads a number; no later one
         # waits for a device.
-        first, second = results["bare reads"]
+        first, second = results["reads"]
         assert first > 0
         assert second == 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("what", "message"),
-    [
-        ("jit", "`jit_compile` must be False under "),
-        ("accumulation", "`gradient_accumulation_steps` must be None under "),
-        ("overwriting", "`ema_overwrite_frequency` must be None under "),
-    ],
-)
 @pytest.mark.parametrize("strategy", SEVERAL)
-def test_what_replicas_cannot_do_is_refused_in_one_sentence(
-    fitted, strategy, what, message
-):
-    assert message in fitted[strategy]["refused"][what].item()
-    assert fitted["none"]["refused"][what].item() == ""
-    assert fitted["one device"]["refused"][what].item() == ""
+def test_several_steps_a_call_are_refused_on_several_replicas(fitted, strategy):
+    said = fitted[strategy]["refused"]["steps"].item()
+    assert "`steps_per_execution` must be 1 on several replicas" in said
+    assert fitted["one device"]["refused"]["steps"].item() == ""
 
 
 @pytest.mark.slow
@@ -188,5 +161,4 @@ def test_what_replicas_cannot_do_is_refused_in_one_sentence(
 def test_an_optimizer_made_outside_the_scope_is_refused(fitted, strategy):
     said = fitted[strategy]["refused"]["elsewhere"].item()
     assert "`optimizer` must be made in the scope of the strategy" in said
-    assert said.endswith("an optimizer of _DefaultDistributionStrategy")
     assert fitted["none"]["refused"]["elsewhere"].item() == ""

@@ -26,7 +26,7 @@ class TiedEmbedding(keras.layers.Layer):
         vocab_size: Rows of the matrix, at least 1.
         d_model: Width, at least 1.
         mask_zero: Whether to attach a mask to the output that hides padding
-            (id 0) from later layers, as `keras.layers.Embedding` does. A
+            (ids up to 0) from later layers, as `keras.layers.Embedding` does. A
             `Transformer` passes masks by name and needs none.
         use_bias: Whether the logits have a bias, unlike the paper's.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
@@ -79,7 +79,8 @@ class TiedEmbedding(keras.layers.Layer):
         if reverse:
             return self.logits(inputs)
         _check_ids(inputs)
-        rows = lookup(self.table, inputs)
+        # An id below 0 is padding too; as an index it would count from the end.
+        rows = lookup(self.table, ops.maximum(inputs, PAD_ID))
         return ops.cast(rows, self.compute_dtype) * self.d_model**0.5
 
     def logits(self, inputs: Tensor) -> Tensor:
@@ -153,7 +154,7 @@ class TiedEmbedding(keras.layers.Layer):
     ) -> Tensor | None:
         if not _are_ids(inputs):
             return previous_mask
-        return ops.not_equal(inputs, PAD_ID) if self.mask_zero else None
+        return ops.greater(inputs, PAD_ID) if self.mask_zero else None
 
     def compute_output_shape(
         self, input_shape: Shape, reverse: bool = False

@@ -71,7 +71,6 @@ def results(model, history, **others):
 def fit_with_callbacks(strategy, folder):
     with strategy.scope():
         model = compiled(make_model())
-    so_far = []
     history = model.fit(
         X,
         Y,
@@ -79,11 +78,6 @@ def fit_with_callbacks(strategy, folder):
         epochs=3,
         validation_data=(X, Y),
         callbacks=[
-            keras.callbacks.LambdaCallback(
-                on_train_batch_end=lambda batch, logs: so_far.append(
-                    [float(logs[name]) for name in sorted(logs)]
-                )
-            ),
             # The loss never rises by 9: it stops after the second epoch.
             keras.callbacks.EarlyStopping("val_loss", min_delta=9, patience=1),
             keras.callbacks.ModelCheckpoint(
@@ -102,7 +96,6 @@ def fit_with_callbacks(strategy, folder):
     return results(
         model,
         history,
-        **{"log of every batch": so_far},
         epochs=len(history.epoch),
         logged=len(list((folder / "logs").rglob("events.*"))),
         best=min(history.history["val_loss"]),
@@ -110,63 +103,20 @@ def fit_with_callbacks(strategy, folder):
         logits=model(X),
         exported=exported.serve(X),
         predicted=model.predict(X, batch_size=BATCH, verbose=0),
-        on_batch=model.predict_on_batch(X),
         loss_on_batch=model.train_on_batch(X, Y)[0],
     )
 
 
-def fit_clipped_three_steps_a_call(strategy, folder):
+def fit_clipped(strategy, folder):
     with strategy.scope():
         optimizer = keras.optimizers.AdamW(
             0.01, weight_decay=0.01, global_clipnorm=0.1
         )
-        model = compiled(make_model(), optimizer, steps_per_execution=3)
+        model = compiled(make_model(), optimizer)
     data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(BATCH)
     # Its length is unknown: Keras does not know when to stop.
     data = data.filter(lambda x, y: True)
-    updates = []
-    history = model.fit(
-        data,
-        epochs=2,
-        verbose=0,
-        callbacks=[
-            keras.callbacks.LambdaCallback(
-                on_train_batch_end=lambda batch, logs: updates.append(
-                    number(optimizer.iterations)
-                )
-            )
-        ],
-    )
-    return results(model, history, updates=updates)
-
-
-def fit_in_float16_with_an_overflow(strategy, folder):
-    with strategy.scope():
-        model = make_model(dtype="mixed_float16")
-    # Keras's loss, which does not divide by the sum of the weights.
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile("adam", loss)
-    weights = np.ones(Y.shape, "float32")
-    weights[3] = 1e30  # The second replica's, in the first of 5 updates.
-    model.fit(X, Y, sample_weight=weights, **FIT)
-    return {
-        "updates": number(model.optimizer.inner_optimizer.iterations),
-        "scale": number(model.optimizer.dynamic_scale),
-        "finite": [np.isfinite(w).all() for w in model.get_weights()],
-    }
-
-
-def fit_by_names(strategy, folder):
-    # Equal rows on both replicas, for Keras's loss is a mean on each.
-    with strategy.scope():
-        model = make_model()
-    model.compile(
-        "sgd",
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=["accuracy"],
-    )
-    x, y = [ids[:20] for ids in X], Y[:20]
-    return results(model, model.fit(x, y, **{**FIT, "batch_size": 4}))
+    return results(model, model.fit(data, epochs=2, verbose=0))
 
 
 def fit_on_batches_of_texts(strategy, folder):
@@ -226,40 +176,26 @@ class EndAtSecondStep(keras.callbacks.Callback):
 
 def end_by_a_callback(strategy, folder):
     with strategy.scope():
-        plain = compiled(make_model())
-        bare = make_model()
-        bare.compile("adam", kt.SmoothedCrossEntropy())
+        model = make_model()
+        model.compile("adam", kt.SmoothedCrossEntropy())
     data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(BATCH)
-    found = {}
-    for name, model, rows in (
-        ("plain", plain, data),
-        ("bare", bare, workers.share_rows(strategy, data)),
-    ):
-        end = EndAtSecondStep()
-        model.fit(rows, verbose=0, callbacks=[end])
-        found[name] = number(model.optimizer.iterations)
-        found[f"{name} reads"] = end.reads
-    return found
+    end = EndAtSecondStep()
+    model.fit(workers.share_rows(strategy, data), verbose=0, callbacks=[end])
+    return {"updates": number(model.optimizer.iterations), "reads": end.reads}
 
 
 def refuse(strategy, folder):
     """The refusals of `compile`."""
+    outside = keras.optimizers.SGD()
     with strategy.scope():
         model = make_model()
     said = {}
-    outside = keras.optimizers.SGD()
     for name, optimizer, options in (
-        ("jit", "sgd", {"jit_compile": True}),
-        ("accumulation", {"gradient_accumulation_steps": 2}, {}),
-        ("overwriting", {"use_ema": True, "ema_overwrite_frequency": 3}, {}),
+        ("steps", "sgd", {"steps_per_execution": 3}),
         ("elsewhere", outside, {}),
     ):
-        with strategy.scope():
-            if isinstance(optimizer, dict):
-                optimizer = keras.optimizers.SGD(**optimizer)
         try:
-            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-            model.compile(optimizer, loss, **options)
+            compiled(model, optimizer, **options)
             said[name] = ""
         except ValueError as error:
             said[name] = str(error)
@@ -268,9 +204,7 @@ def refuse(strategy, folder):
 
 WAYS = {
     "with callbacks": fit_with_callbacks,
-    "clipped, three steps a call": fit_clipped_three_steps_a_call,
-    "in float16 with an overflow": fit_in_float16_with_an_overflow,
-    "by names": fit_by_names,
+    "clipped": fit_clipped,
     "on batches of texts": fit_on_batches_of_texts,
     "ended by a callback": end_by_a_callback,
     "refused": refuse,

@@ -27,7 +27,6 @@ FEW_ROWS = (8, 5, 1, 3, 7)
 class Way(NamedTuple):
     accumulate: int = 1
     dropout: float = 0.0
-    steps_per_execution: int = 1
     few_rows: bool = False
     share_rows: bool = True
     validate: bool = False
@@ -39,7 +38,6 @@ WAYS = {
     "plainly": Way(validate=True),
     "accumulated": Way(accumulate=2),
     "with dropout": Way(dropout=0.1),
-    "five steps a call": Way(steps_per_execution=5),
     "with few rows": Way(few_rows=True),
     "with Keras's Adam": Way(adam=keras.optimizers.Adam),
     "by XLA": Way(xla=True),
@@ -55,7 +53,6 @@ BY_WORKERS = [
 KERAS_SHARES = {
     "plainly by Keras": Way(share_rows=False, validate=True),
     "with few rows by Keras": Way(few_rows=True, share_rows=False),
-    "five steps a call by Keras": Way(share_rows=False, steps_per_execution=5),
 }
 
 
@@ -90,7 +87,6 @@ def make_model(way):
         SmoothedCrossEntropy(0.1),
         jit_compile=way.xla,
         accumulate=way.accumulate,
-        steps_per_execution=way.steps_per_execution,
     )
     model.optimizer.build(model.trainable_variables)
     return model

@@ -117,7 +117,6 @@ def weights(results):
     "way",
     [
         "accumulated",
-        "five steps a call",
         "with Keras's Adam",
         "by XLA",
         "accumulated by XLA",
@@ -273,9 +272,7 @@ def test_the_optimizer_is_left_as_it_was():
     assert set(vars(optimizer)) == known
     ids = np.full((2, 3), 5)
     model.fit((ids, ids), ids, verbose=0)
-    assert not {"_all_reduce_sum_gradients", "apply_gradients"} & {
-        *vars(optimizer)
-    }
+    assert "_all_reduce_sum_gradients" not in vars(optimizer)
     assert int(optimizer.iterations) == 1
 
 
