@@ -142,8 +142,8 @@ def make_model(preset, vocab_size, xla, dropout=None):
 
     from keras_transformer.losses import SmoothedCrossEntropy
     from keras_transformer.model import Transformer
+    from keras_transformer.optimizers import Adam
     from keras_transformer.presets import PRESETS
-    from keras_transformer.training.optimizers import Adam
 
     keras.utils.set_random_seed(1)
     sizes = dataclasses.asdict(PRESETS[preset].model)

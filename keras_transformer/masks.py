@@ -73,11 +73,6 @@ def target_mask(target_in: Tensor) -> Tensor:
     return ops.logical_and(causal, padding_mask(target_in))
 
 
-def mask_of_keys(mask: Tensor | None) -> Tensor | None:
-    """Let every query see the keys of a mask: `(B, S)` to `(B, 1, 1, S)`."""
-    return None if mask is None else mask[:, None, None, :]
-
-
 def mask_of_queries(mask: Tensor | None) -> Tensor | None:
     """Let the queries of a mask see all keys: `(B, T)` to `(B, 1, T, 1)`."""
     return None if mask is None else mask[:, None, :, None]
@@ -90,11 +85,14 @@ def mask_of_heads(mask: Tensor | None) -> Tensor | None:
     return mask[:, None]
 
 
-def mask_of_memory(mask: Tensor | None) -> Tensor | None:
-    """Apply `mask_of_heads`, or `mask_of_keys` to a mask `(B, S)`."""
-    if mask is not None and len(mask.shape) == 2:
-        return mask_of_keys(mask)
-    return mask_of_heads(mask)
+def mask_of_keys(mask: Tensor | None) -> Tensor | None:
+    """Let every query see the keys of a mask: `(B, S)` to `(B, 1, 1, S)`.
+
+    Masks of other ranks are treated as in `mask_of_heads`.
+    """
+    if mask is None or len(mask.shape) != 2:
+        return mask_of_heads(mask)
+    return mask[:, None, None, :]
 
 
 def all_of(*masks: Tensor | None) -> Tensor | None:

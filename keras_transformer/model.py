@@ -17,6 +17,9 @@ import keras
 from keras import ops
 
 from keras_transformer import layers, masks
+
+# Imported for `keras.models.load_model`, which finds what is registered.
+from keras_transformer import optimizers as optimizers
 from keras_transformer.config import (
     EOS_ID,
     LAYER_SETTINGS,

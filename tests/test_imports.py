@@ -22,7 +22,7 @@ PACKAGE = ROOT / "keras_transformer"
 # Folders, and the few modules beside them, from the ground up.
 FLOORS = [
     {"config", "keras_internals", "presets", "replicas", "settings"},
-    {"layers", "losses", "machine", "masks", "model_inputs", "schedules"},
+    {"layers", "losses", "machine", "masks", "model_inputs", "optimizers"},
     {"data", "exact_step", "model"},
     {"decoding", "runs", "viewing"},
     {"importing", "translation"},
@@ -45,7 +45,7 @@ STEPS = {
 
 MODEL_WING = {
     *("exact_step", "keras_internals", "layers", "losses", "masks"),
-    *("model", "model_inputs", "replicas", "schedules"),
+    *("model", "model_inputs", "optimizers", "replicas"),
 }
 DATA_WING = {"data"}
 # Places that may import TensorFlow at the top of a module.
@@ -56,7 +56,7 @@ TENSORFLOW = {
 # Places that may import it inside functions: the model's `fit` must sum over
 # the replicas of a TensorFlow strategy; devices are TensorFlow's.
 TENSORFLOW_IN_FUNCTIONS = {
-    *("exact_step", "keras_internals", "machine", "replicas"),
+    *("exact_step", "keras_internals", "machine", "optimizers", "replicas"),
 }
 
 

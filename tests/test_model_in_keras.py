@@ -5,6 +5,7 @@ import warnings
 
 import keras
 import numpy as np
+import paper
 import pytest
 import tensorflow as tf
 from small_models import SOURCE, TARGET, TARGET_IN, make_model
@@ -68,6 +69,50 @@ def test_single_batches_train_test_and_predict(fitted):
     assert trained["loss"] == pytest.approx(loss, rel=1e-5)
     again = model.test_on_batch(INPUTS, TARGET, return_dict=True)
     assert again["loss"] < loss
+
+
+def test_a_step_on_a_batch_returns_values_under_their_names():
+    model = make_model(num_layers=1)
+    model.compile("sgd", SmoothedCrossEntropy(0.1))
+    loss = model.test_on_batch(INPUTS, TARGET)[0]
+    assert model.train_on_batch(INPUTS, TARGET) == pytest.approx(loss, 1e-5)
+    model.compile("sgd", SmoothedCrossEntropy(0.1), metrics=[TokenAccuracy()])
+    found = model.train_on_batch(INPUTS, TARGET)
+    assert len(found) == len(model.metrics_names) == 2
+
+
+@pytest.mark.parametrize("padding", [-1, -100])
+def test_ids_below_0_are_padding_at_every_door(padding):
+    def padded(ids):
+        return np.where(ids == 0, padding, ids)
+
+    model = make_model(num_layers=1)
+    model.compile("sgd", SmoothedCrossEntropy(0.1))
+    inputs, target = tuple(map(padded, INPUTS)), padded(TARGET)
+    real = TARGET > 0
+    logits = np.array(model(INPUTS))
+    mean = paper.cross_entropies(TARGET[real], logits[real], 0.1).mean()
+    predicted = model.predict(inputs, verbose=0)
+    np.testing.assert_allclose(predicted[real], logits[real], 1e-5, 1e-5)
+    loss = SmoothedCrossEntropy(0.1)
+    assert float(loss(target, logits)) == pytest.approx(mean, 1e-5)
+    found = model.evaluate(inputs, target, verbose=0, return_dict=True)
+    assert found["loss"] == pytest.approx(mean, 1e-5)
+    hits = (logits.argmax(-1) == TARGET)[real]
+    assert found["token_accuracy"] == pytest.approx(hits.mean(), 1e-5)
+    data = (inputs, target)
+    logs = model.fit(*data, validation_data=data, verbose=0).history
+    assert logs["loss"] == pytest.approx([mean], 1e-5)
+    assert logs["tokens"] == [real.sum()]
+    assert logs["val_loss"][0] < mean
+
+
+def test_a_summary_shows_the_layers_of_the_stacks():
+    lines = []
+    model = make_model(num_layers=2)
+    model.summary(print_fn=lines.append, expand_nested=True, line_length=120)
+    text = "\n".join(lines)
+    assert text.count("(DecoderLayer)") == text.count("(EncoderLayer)") == 2
 
 
 def test_fit_traces_its_step_once(monkeypatch):

@@ -11,8 +11,7 @@ from keras_transformer.losses import (
     TokenAccuracy,
 )
 from keras_transformer.model import Transformer
-from keras_transformer.schedules import TransformerSchedule
-from keras_transformer.training.optimizers import Adam
+from keras_transformer.optimizers import Adam, TransformerSchedule
 
 INPUTS = (SOURCE, TARGET_IN)
 HALF = ["mixed_bfloat16", "mixed_float16"]

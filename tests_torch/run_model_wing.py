@@ -26,9 +26,8 @@ from keras_transformer import (  # noqa: F401
     losses,
     masks,
     model,
-    schedules,
 )
-from keras_transformer.training.optimizers import Adam
+from keras_transformer.optimizers import Adam, TransformerSchedule
 
 
 def logits(changes):
@@ -93,7 +92,7 @@ def training_step(one):
     # A rate of 10 ** 6 * 10 ** -0.5 * 4000 ** -1.5 = 1.25 in the first step:
     # what differs between gradients differs between weights.
     one.compile(
-        keras.optimizers.SGD(schedules.TransformerSchedule(10, scale=1e6)),
+        keras.optimizers.SGD(TransformerSchedule(10, scale=1e6)),
         losses.SmoothedCrossEntropy(0.1),
         metrics=[losses.TokenAccuracy(), losses.Perplexity()],
     )
@@ -107,7 +106,7 @@ def losses_of_training():
     keras.utils.set_random_seed(1)
     one = make_model(num_layers=1, dropout=0.1)
     one.compile(
-        Adam(schedules.TransformerSchedule(10, 20)),
+        Adam(TransformerSchedule(10, 20)),
         losses.SmoothedCrossEntropy(0.1),
     )
     batch = (SOURCE, TARGET_IN), TARGET

@@ -102,7 +102,6 @@ def test_it_learns_with_dropout(on_torch):
 def test_a_model_saved_on_torch_loads_on_tensorflow(folder, on_torch):
     program = (
         "import sys, keras, numpy as np, keras_transformer.model\n"
-        "from keras_transformer import losses, schedules\n"
         "from small_models import SOURCE, TARGET_IN\n"
         "model = keras.saving.load_model(sys.argv[1])\n"
         "assert keras.backend.backend() == 'tensorflow'\n"

@@ -16,7 +16,7 @@ PACKAGE = pathlib.Path(__file__).parents[2] / "keras_transformer"
 
 
 class SourceRole(SphinxRole):
-    """A path inside the package, such as `layers/encoder.py`."""
+    """A path inside the package, such as `layers/stacks.py`."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         """Link to the page that viewcode writes."""

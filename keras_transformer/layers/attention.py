@@ -13,12 +13,12 @@ from keras import ops
 
 from keras_transformer.config import checked
 from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
-from keras_transformer.layers.dot_product import (
+from keras_transformer.layers.products import (
     leading_axes,
+    product,
     scaled_dot_product_attention,
     swap_heads,
 )
-from keras_transformer.layers.products import product
 from keras_transformer.layers.restricted import (
     restricted_attention,
     whole_weights,

@@ -7,6 +7,7 @@ Axes: B batch, T length, D model width, N rows of all leading axes.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,8 +17,8 @@ from keras import ops
 from keras_transformer.config import checked, head_width
 from keras_transformer.keras_internals import Shape, Tensor
 from keras_transformer.layers.attention import SEQUENCE, MultiHeadAttention
-from keras_transformer.layers.dot_product import at_least_float32
 from keras_transformer.layers.feed_forward import FeedForward
+from keras_transformer.layers.products import at_least_float32
 from keras_transformer.replicas import Dropout
 from keras_transformer.settings import pop_settings
 
@@ -76,7 +77,6 @@ class LayerNormalization(keras.layers.LayerNormalization):
 
 def _normalise(rows, gamma, beta, epsilon):
     """Normalise every row: `(N, D)`, `(D,)`, `(D,)` to `(N, D)`."""
-    width = rows.shape[-1]
 
     @ops.custom_gradient
     def normalise(rows, gamma, beta):
@@ -84,35 +84,34 @@ def _normalise(rows, gamma, beta, epsilon):
         variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
         scale = ops.rsqrt(variance + epsilon)  # (N, 1)
         normed = centred * scale
-
-        def gradient(*args, upstream=None):
-            if upstream is None:
-                (upstream,) = args
-            product = upstream * normed
-            # Compute sums over an axis as matrix products, which use all cores.
-            ones = ops.ones((1, ops.shape(upstream)[0]), upstream.dtype)
-            mean = ops.reshape(gamma / width, (-1, 1))
-            to_rows = scale * (
-                upstream * gamma
-                - ops.matmul(upstream, mean)
-                - normed * ops.matmul(product, mean)
-            )
-            return (
-                to_rows,
-                ops.reshape(ops.matmul(ones, product), (-1,)),
-                ops.reshape(ops.matmul(ones, upstream), (-1,)),
-            )
-
+        gradient = functools.partial(_gradient, normed, scale, gamma)
         return normed * gamma + beta, gradient
 
     return normalise(rows, gamma, beta)
 
 
-class Block(keras.layers.Layer):
-    """A layer, or a stack of them, with settings of `ModelConfig`.
+def _gradient(normed, scale, gamma, *args, upstream=None):
+    """Return the gradients of rows, gamma and beta, as Keras asks for them."""
+    if upstream is None:
+        (upstream,) = args
+    product = upstream * normed
+    # Compute sums over an axis as matrix products, which use all cores.
+    ones = ops.ones((1, ops.shape(upstream)[0]), upstream.dtype)
+    mean = ops.reshape(gamma / gamma.shape[0], (-1, 1))
+    to_rows = scale * (
+        upstream * gamma
+        - ops.matmul(upstream, mean)
+        - normed * ops.matmul(product, mean)
+    )
+    return (
+        to_rows,
+        ops.reshape(ops.matmul(ones, product), (-1,)),
+        ops.reshape(ops.matmul(ones, upstream), (-1,)),
+    )
 
-    It takes them out of the keywords `given`, the rest of which Keras gets.
-    """
+
+class Block(keras.layers.Layer):
+    """A layer, or a stack of them, with settings of `ModelConfig`."""
 
     def __init__(
         self, fields: Sequence[dataclasses.Field], given: dict[str, Any]
@@ -202,9 +201,11 @@ class Block(keras.layers.Layer):
 
 def build_stack(stack: Block, kind: Callable[..., Block], *shapes: Any) -> None:
     """Make and build the layers; of pre-norm layers a last norm, too."""
+    settings = dict(stack.settings)
+    count = settings.pop("num_layers")
     stack.layers = [
-        kind(**stack.settings, dtype=stack.dtype_policy, name=f"layer_{i}")
-        for i in range(stack.num_layers)
+        kind(**settings, dtype=stack.dtype_policy, name=f"layer_{i}")
+        for i in range(count)
     ]
     for layer in stack.layers:
         layer.build(*shapes)

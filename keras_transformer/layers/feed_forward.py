@@ -11,8 +11,7 @@ from keras import ops
 
 from keras_transformer.config import checked
 from keras_transformer.keras_internals import Shape, Tensor
-from keras_transformer.layers.dot_product import leading_axes
-from keras_transformer.layers.products import product
+from keras_transformer.layers.products import leading_axes, product
 
 
 class _Dense(keras.layers.Dense):

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from keras import ops
 
 from keras_transformer.keras_internals import Tensor
-from keras_transformer.layers.dot_product import scaled_dot_product_attention
+from keras_transformer.layers.products import scaled_dot_product_attention
 from keras_transformer.masks import all_of
 
 

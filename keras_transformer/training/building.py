@@ -23,12 +23,11 @@ from keras_transformer.data.tokenizer import NUM_SPECIAL, Tokenizer
 from keras_transformer.layers import TiedEmbedding
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model import Transformer
+from keras_transformer.optimizers import Adam, TransformerSchedule
 from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig, load_vocabulary
-from keras_transformer.schedules import TransformerSchedule
 from keras_transformer.training import workers
-from keras_transformer.training.optimizers import Adam
 from keras_transformer.training.request import Session
 
 logger = logging.getLogger("keras_transformer")

@@ -16,9 +16,9 @@ import rich.progress
 import tensorflow as tf
 
 from keras_transformer.data.batch_plan import BatchPlan
+from keras_transformer.optimizers import TransformerSchedule
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
-from keras_transformer.schedules import TransformerSchedule
 from keras_transformer.training.callbacks import Logs, StepWindow
 
 logger = logging.getLogger("keras_transformer")

@@ -7,7 +7,7 @@ from keras_transformer.layers import (
     MultiHeadAttention,
     scaled_dot_product_attention,
 )
-from keras_transformer.layers.dot_product import swap_heads_as_integers
+from keras_transformer.layers.products import swap_heads_as_integers
 
 # B 2, T 4, S 6, H 3, K 5, U 7.
 RANDOM = np.random.default_rng(0)

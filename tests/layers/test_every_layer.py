@@ -62,7 +62,7 @@ def test_a_layer_comes_back_from_its_config(kind):
     assert again.get_config() == layer.get_config()
     assert LAYERS[kind].items() <= again.get_config().items()
     if kind in STACKS:
-        assert again.settings == BLOCK
+        assert again.settings == LAYERS[kind]
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ def main(weights, output):
         losses,
         masks,
         model,
+        optimizers,
         replicas,
-        schedules,
     )
 
     results = model_wing_results(np.load(weights))

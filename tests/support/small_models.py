@@ -13,7 +13,7 @@ from keras_transformer.losses import (
     tied_cross_entropies,
 )
 from keras_transformer.model import Transformer
-from keras_transformer.schedules import TransformerSchedule
+from keras_transformer.optimizers import TransformerSchedule
 
 # Distinct primes, so that no swapped axis goes unseen; only d_model is even.
 SIZES = dict(

@@ -5,7 +5,7 @@ from small_models import SIZES
 
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model import Transformer
-from keras_transformer.training.optimizers import Adam
+from keras_transformer.optimizers import Adam
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 

@@ -15,8 +15,8 @@ from keras_transformer.data import batching
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model import Transformer
+from keras_transformer.optimizers import Adam
 from keras_transformer.training.display import Compilations
-from keras_transformer.training.optimizers import Adam
 
 
 def main(pairs):

@@ -17,8 +17,8 @@ from local_workers import split_processor
 
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model import Transformer
+from keras_transformer.optimizers import Adam
 from keras_transformer.training import workers
-from keras_transformer.training.optimizers import Adam
 
 VOCAB = 29
 FEW_ROWS = (8, 5, 1, 3, 7)

@@ -13,7 +13,7 @@ from local_workers import split_processor
 
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model import Transformer
-from keras_transformer.schedules import TransformerSchedule
+from keras_transformer.optimizers import TransformerSchedule
 
 VOCAB = 29
 STEPS = 59

@@ -10,10 +10,10 @@ from tensorboard.backend.event_processing.event_accumulator import (
 )
 
 from keras_transformer.config import JobError
+from keras_transformer.optimizers import TransformerSchedule
 from keras_transformer.runs import lock
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History, draw, read_history
-from keras_transformer.schedules import TransformerSchedule
 from keras_transformer.training import callbacks
 from keras_transformer.training.display import (
     FIGURES,

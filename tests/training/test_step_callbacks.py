@@ -9,9 +9,9 @@ import tensorflow as tf
 from keras.src import backend
 from sample_runs import fit_tiny_model, make_tiny_model
 
+from keras_transformer.optimizers import TransformerSchedule
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
-from keras_transformer.schedules import TransformerSchedule
 from keras_transformer.training.callbacks import (
     StepCallbacks,
     StepWindow,

@@ -1,10 +1,11 @@
-"""The decoder: masked self-attention, attention to the source, feed-forward.
+"""The stacks of encoder and decoder, and their layers (section 3.1).
 
-Section 3.1. Besides the call on whole targets, `step` runs one position with
-cached keys and values; both must give the same numbers.
+A layer is a few sub-layers, each with dropout, a residual connection and layer
+normalisation around it. Besides the call on whole targets, the decoder's `step`
+runs one position with cached keys and values; both must give the same numbers.
 
-Axes: B batch, T target length, S source length, D model width, H heads,
-K key width, U value width, W beams, t slots written so far.
+Axes: B batch, S source length, T target length, D model width, H heads, K key
+width, U value width, W beams, t slots written so far.
 """
 
 from collections.abc import Callable
@@ -20,17 +21,94 @@ from keras_transformer.layers.block import (
     ended,
     run_stack,
 )
-from keras_transformer.layers.dot_product import swap_heads_as_integers
-from keras_transformer.masks import (
-    all_of,
-    mask_of_heads,
-    mask_of_keys,
-    mask_of_memory,
-)
+from keras_transformer.layers.products import swap_heads_as_integers
+from keras_transformer.masks import all_of, mask_of_heads, mask_of_keys
 from keras_transformer.settings import with_settings
 
 # Keys `(B, H, ., K)` and values `(B, H, ., U)`.
 Cache: TypeAlias = tuple[Tensor, Tensor]
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+@with_settings(LAYER_SETTINGS)
+class EncoderLayer(Block):
+    """Self-attention, then a feed-forward network, each post-normed.
+
+    Every sub-layer is `LayerNorm(x + Dropout(Sublayer(x)))`, or with
+    `norm_first` `x + Dropout(Sublayer(LayerNorm(x)))`.
+
+    Args:
+        **settings: Fields of `ModelConfig` that apply to a layer.
+        **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
+
+    Call arguments:
+        inputs: Float tensor `(B, S, D)`.
+        attention_mask: Boolean tensor `(B, S, S)`, or broadcastable to
+            `(B, H, S, S)`; `True` = may attend.
+        training: Whether dropout is on.
+        mask: Boolean tensor `(B, S)`, `True` = may be attended to; by default
+            the mask that Keras attached to the inputs. The output carries it.
+        use_causal_mask: Whether position i sees no position beyond i, as in a
+            model that has no encoder, only a decoder.
+        return_attention_scores: Whether to return the weights too.
+
+    Returns:
+        Float tensor `(B, S, D)` in the layer's compute dtype. With
+        `return_attention_scores`, as in Keras, a pair of that tensor and the
+        attention weights `(B, H, S, S)`.
+
+    Raises:
+        SettingError: If a setting makes no sense; it is a `ValueError`.
+
+    Reference:
+        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(LAYER_SETTINGS, settings)
+
+    def build(self, inputs_shape: Shape) -> None:
+        self.attention = self.attention_layer(
+            "attention", inputs_shape[-1], self.settings["restriction"]
+        )
+        self.feed_forward = self.feed_forward_layer()
+        # The weights of optimizers are saved in this order.
+        self.attention_dropout = self.dropout_layer("attention_dropout")
+        self.attention_norm = self.norm_layer("attention_norm")
+        self.feed_forward_dropout = self.dropout_layer("feed_forward_dropout")
+        self.feed_forward_norm = self.norm_layer("feed_forward_norm")
+        for layer in (self.attention, self.feed_forward):
+            layer.build(inputs_shape)
+        for norm in (self.attention_norm, self.feed_forward_norm):
+            norm.build(inputs_shape)
+
+    def call(
+        self,
+        inputs: Tensor,
+        attention_mask: Tensor | None = None,
+        training: bool = False,
+        mask: Tensor | None = None,
+        use_causal_mask: bool = False,
+        return_attention_scores: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        mask = implicit_mask(inputs) if mask is None else mask
+        seen = all_of(mask_of_heads(attention_mask), mask_of_keys(mask))
+
+        def attend(x):
+            return self.attention.attend_sequence(
+                *(x, x, x, (seen,), use_causal_mask, training),
+                return_attention_scores,
+            )
+
+        x, scores = self.residual(
+            *(inputs, attend, self.attention_dropout, self.attention_norm),
+            training,
+        )
+        x, _ = self.residual(
+            *(x, self.feed, self.feed_forward_dropout, self.feed_forward_norm),
+            training,
+        )
+        return (x, scores) if return_attention_scores else x
 
 
 class OfSublayers(NamedTuple):
@@ -126,7 +204,7 @@ class DecoderLayer(Block):
         of_memory = implicit_mask(memory)
         if of_memory is memory_mask:  # Keras has passed this one too.
             of_memory = None
-        seen = all_of(mask_of_memory(memory_mask), mask_of_keys(of_memory))
+        seen = all_of(mask_of_keys(memory_mask), mask_of_keys(of_memory))
 
         def attend_self(x):
             return self.self_attention.attend_sequence(
@@ -199,6 +277,60 @@ class DecoderLayer(Block):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 @with_settings(STACK_SETTINGS)
+class Encoder(Block):
+    """A stack of encoder layers.
+
+    Pre-norm stacks need a final layer norm, so `norm_first` adds one.
+
+    Args:
+        **settings: Fields of `ModelConfig` that apply to a layer.
+        **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
+
+    Call arguments:
+        inputs: Float tensor `(B, S, D)`, embedded and positioned.
+        attention_mask: As in `EncoderLayer`, like all the following.
+        training: Whether dropout is on.
+        mask: Boolean tensor `(B, S)`.
+        use_causal_mask: Whether position i sees no position beyond i.
+        return_attention_scores: Whether to return the weights too.
+
+    Returns:
+        The memory z, a float tensor `(B, S, D)`. With
+        `return_attention_scores` a pair of it and the list of each layer's
+        weights `(B, H, S, S)`.
+
+    Raises:
+        SettingError: If a setting makes no sense; it is a `ValueError`.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(STACK_SETTINGS, settings)
+
+    def build(self, inputs_shape: Shape) -> None:
+        build_stack(self, EncoderLayer, inputs_shape)
+
+    def call(
+        self,
+        inputs: Tensor,
+        attention_mask: Tensor | None = None,
+        training: bool = False,
+        mask: Tensor | None = None,
+        use_causal_mask: bool = False,
+        return_attention_scores: bool = False,
+    ) -> Tensor | tuple[Tensor, list[Tensor]]:
+        return run_stack(
+            self,
+            inputs,
+            attention_mask=attention_mask,
+            training=training,
+            mask=mask,
+            use_causal_mask=use_causal_mask,
+            return_attention_scores=return_attention_scores,
+        )
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+@with_settings(STACK_SETTINGS)
 class Decoder(Block):
     """A stack of decoder layers.
 
@@ -229,7 +361,6 @@ class Decoder(Block):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(STACK_SETTINGS, settings)
-        self.num_layers = self.settings.pop("num_layers")
 
     def build(
         self, inputs_shape: Shape, memory_shape: Shape | None = None
@@ -278,6 +409,3 @@ class Decoder(Block):
             )
             new_caches.append(cache)
         return ended(self, inputs), new_caches
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "num_layers": self.num_layers}
