@@ -24,8 +24,9 @@ import sacrebleu
 
 from keras_transformer.config import SettingError, UserError
 from keras_transformer.data import folders, lines
-from keras_transformer.data.corpus import Corpus, checked_texts
+from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.languages import language_of, words_of
+from keras_transformer.data.texts import checked_texts
 from keras_transformer.machine import exhaustion, files
 from keras_transformer.run import Run, train
 from keras_transformer.runs import lock

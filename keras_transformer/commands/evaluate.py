@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from keras_transformer.commands import command_line, flags
 from keras_transformer.config import RUN_SEARCH
-from keras_transformer.data.corpus import TFDS_PREFIX
-from keras_transformer.data.mixture import parts_of
+from keras_transformer.data.corpus import TFDS_PREFIX, parts_of
 from keras_transformer.translation.display import SentenceDisplay
 
 if TYPE_CHECKING:

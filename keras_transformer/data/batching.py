@@ -18,8 +18,8 @@ import tensorflow as tf
 from keras_transformer import config
 from keras_transformer.config import SettingError, checked
 from keras_transformer.data.batch_plan import Batch, BatchPlan, Epoch
-from keras_transformer.data.corpus import checked_pairs, checked_texts
 from keras_transformer.data.records import TokenisedCorpus
+from keras_transformer.data.texts import checked_pairs, checked_texts
 from keras_transformer.data.tokenizer import Tokenizer, own_operators
 from keras_transformer.settings import whole_number
 

@@ -1,34 +1,32 @@
 """Opens aligned text: built in, from a folder, from TFDS, or in memory.
 
-Every source gives a `Corpus`: named splits, each a stream of `(source,
-target)` strings. A validation split may be held out of the training text.
+Here are also the corpora that are made of others: a mixture of several, each
+with a weight and a tag, and one with a validation split held out of its
+training text.
 """
 
-import dataclasses
 import hashlib
 import itertools
-import json
 import os
-import pathlib
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import cast
 
 from keras_transformer.config import SettingError, UserError
 from keras_transformer.data.corpus import (
     DEMO,
     MEMORY,
+    SEPARATOR,
     TEST_SET_PREFIX,
     TFDS_PREFIX,
     Corpus,
-    Pair,
+    Part,
     State,
-    checked_pairs,
+    is_plain,
+    parts_of,
 )
-from keras_transformer.data.demo import open_demo
-from keras_transformer.data.folders import open_folder
 from keras_transformer.data.languages import check_sides
-from keras_transformer.data.mixture import SEPARATOR, is_plain, mix, parts_of
+from keras_transformer.data.texts import Pair, checked_pairs
 
 _Single = (
     str | os.PathLike | Corpus | Iterable[Pair] | Mapping[str, Iterable[Pair]]
@@ -67,27 +65,21 @@ def open_corpus(
             is none.
     """
     check_sides(source_lang, target_lang)
-    if not isinstance(corpus, str | os.PathLike | Corpus | Iterable):
-        raise SettingError(
-            "corpus", "demo, a folder, tfds:NAME or pairs of texts", corpus
-        )
     corpus = one_name(corpus)
-    if isinstance(corpus, Corpus):
-        languages = corpus.source_lang, corpus.target_lang
-        if languages != (source_lang, target_lang):
-            raise UserError(
-                "Expected the languages of the corpus, "
-                f"{' and '.join(languages)}, received {source_lang} and "
-                f"{target_lang}; pass source_lang and target_lang."
-            )
-        return corpus
-    if not isinstance(corpus, str | os.PathLike):
-        return _in_memory(corpus, source_lang, target_lang)
-    parts = parts_of(os.fspath(corpus))
-    opened = [
-        (part, _open(part.name, source_lang, target_lang)) for part in parts
-    ]
-    return opened[0][1] if is_plain(parts) else mix(opened, train_split)
+    languages = source_lang, target_lang
+    if isinstance(corpus, str | os.PathLike):
+        parts = parts_of(os.fspath(corpus))
+        opened = [(part, _open(part.name, *languages)) for part in parts]
+        return opened[0][1] if is_plain(parts) else Mixture(opened, train_split)
+    if not isinstance(corpus, Corpus):
+        return InMemory(corpus, *languages)
+    if (corpus.source_lang, corpus.target_lang) != languages:
+        raise UserError(
+            f"Expected the languages of the corpus, {corpus.source_lang} and "
+            f"{corpus.target_lang}, received {source_lang} and {target_lang}; "
+            "pass source_lang and target_lang."
+        )
+    return corpus
 
 
 def one_name(corpus: Source) -> _Single:
@@ -101,89 +93,167 @@ def one_name(corpus: Source) -> _Single:
 
 def _open(name: str, source_lang: str, target_lang: str) -> Corpus:
     """Open a single corpus by its name."""
+    languages = source_lang, target_lang
     if name == MEMORY:
         raise UserError(
             "Expected the pairs that were in memory, which no file keeps; pass "
             "them again as corpus=, or a folder with `corpus`."
         )
     if name == DEMO:
-        return open_demo(source_lang, target_lang)
+        from keras_transformer.data.demo import Demo
+
+        return Demo(*languages)
     if name.startswith(TFDS_PREFIX):
-        from keras_transformer.data.published import open_tfds
+        from keras_transformer.data.published import Tfds
 
-        return open_tfds(name, source_lang, target_lang)
+        return Tfds(name, *languages)
     if name.startswith(TEST_SET_PREFIX):
-        from keras_transformer.data.published import open_test_set
+        from keras_transformer.data.published import TestSet
 
-        return open_test_set(name, source_lang, target_lang)
-    return open_folder(name, source_lang, target_lang)
+        return TestSet(name, *languages)
+    from keras_transformer.data.folders import Folder
+
+    return Folder(name, *languages)
 
 
-def absolute_name(name: str | os.PathLike) -> str:
-    """Name a corpus so that it is found from every working directory.
+class InMemory(Corpus):
+    """Pairs that a program has."""
+
+    def __init__(
+        self,
+        corpus: Iterable[Pair] | Mapping[str, Iterable[Pair]],
+        source_lang: str,
+        target_lang: str,
+    ) -> None:
+        languages = source_lang, target_lang
+        splits = corpus if isinstance(corpus, Mapping) else {"train": corpus}
+        if not isinstance(corpus, Iterable):
+            expected = "demo, a folder, tfds:NAME or pairs of texts"
+            raise SettingError("corpus", expected, corpus)
+        is_other = not all(isinstance(split, str) for split in splits)
+        if is_other or {*languages} & {*splits}:
+            expected = (
+                "pairs by the names of splits, such as {'train': [('a', 'b')]}"
+            )
+            raise SettingError("corpus", expected, corpus)
+        super().__init__(MEMORY, *languages, tuple(splits))
+        self._pairs = {
+            split: list(checked_pairs(split, of_split, languages))
+            for split, of_split in splits.items()
+        }
+        for split, pairs in self._pairs.items():
+            if not pairs:
+                raise UserError(
+                    "Expected pairs of sentences in the split "
+                    f"{split}, received none."
+                )
+
+    def read(self, split: str) -> Iterator[Pair]:
+        return iter(self._pairs[split])
+
+    def state(self, split: str) -> State:
+        return [[split, len(self._pairs[split]), 0]]
+
+
+class Mixture(Corpus):
+    """The training splits of several corpora; the other splits of the first.
+
+    A pair comes as often as its corpus's weight says, exactly: of the first n
+    pairs of a corpus with weight w, floor(n·w) are taken, evenly spaced. So 2
+    takes each pair twice, 0.5 every second one.
+
+    Args:
+        parts: The corpora, at least one.
+        train_split: The split to mix.
 
     Raises:
-        UserError: If the name of a mixture would then be ambiguous.
+        UserError: If a corpus lacks the split.
     """
-    parts = parts_of(os.fspath(name))
-    found = [part._replace(name=_absolute(part.name)) for part in parts]
-    for part in found:
-        if SEPARATOR in part.name and not is_plain(found):
-            raise UserError(
-                f"Expected corpora to mix in folders without {SEPARATOR!r} in "
-                f"their paths, received {part.name}; rename a folder."
-            )
-    return SEPARATOR.join(map(str, found))
 
-
-def _absolute(name: str) -> str:
-    prefixes = TFDS_PREFIX, TEST_SET_PREFIX
-    if name in (DEMO, MEMORY) or name.startswith(prefixes):
-        return name
-    return str(pathlib.Path(name).resolve())
-
-
-def _in_memory(
-    corpus: Iterable[Pair] | Mapping[str, Iterable[Pair]],
-    source_lang: str,
-    target_lang: str,
-) -> Corpus:
-    splits = corpus if isinstance(corpus, Mapping) else {"train": corpus}
-    languages = source_lang, target_lang
-    is_other = not all(isinstance(split, str) for split in splits)
-    if is_other or {*languages} & {*splits}:
-        expected = (
-            "pairs by the names of splits, such as {'train': [('a', 'b')]}"
+    def __init__(
+        self, parts: Sequence[tuple[Part, Corpus]], train_split: str
+    ) -> None:
+        first = parts[0][1]
+        super().__init__(
+            SEPARATOR.join(str(part) for part, _ in parts),
+            *(first.source_lang, first.target_lang),
+            *(first.splits, first.missing),
+            repeats=any(part.weight > 1 for part, _ in parts),
         )
-        raise SettingError("corpus", expected, corpus)
-    pairs = {}
-    for split, of_split in splits.items():
-        pairs[split] = list(checked_pairs(split, of_split, languages))
-        if not pairs[split]:
-            raise UserError(
-                f"Expected pairs of sentences in the split {split}, received "
-                "none."
+        self.parts = parts
+        self._names = [
+            corpus.find(train_split, "train_split") for _, corpus in parts
+        ]
+
+    def read(self, split: str) -> Iterator[Pair]:
+        return self._read(split, lambda corpus, split: corpus.read(split))
+
+    def read_whole(self, split: str) -> Iterator[Pair]:
+        return self._read(split, lambda corpus, split: corpus.read_whole(split))
+
+    def _read(
+        self, split: str, read: Callable[[Corpus, str], Iterator[Pair]]
+    ) -> Iterator[Pair]:
+        if split != self._names[0]:
+            return read(self.parts[0][1], split)
+        return (
+            (_tagged(source, part.tag), target)
+            for (part, corpus), name in zip(
+                self.parts, self._names, strict=True
             )
+            for source, target in _weighted(read(corpus, name), part.weight)
+        )
 
-    def read(split: str) -> Iterator[Pair]:
-        return iter(pairs[split])
+    def state(self, split: str) -> State:
+        if split != self._names[0]:
+            return self.parts[0][1].state(split)
+        return [
+            row
+            for (_, corpus), name in zip(self.parts, self._names, strict=True)
+            for row in corpus.state(name)
+        ]
 
-    def state(split: str) -> State:
-        text = json.dumps(pairs[split])
-        return [[split, len(pairs[split]), zlib.crc32(text.encode())]]
+    def references(self, split: str) -> list[tuple[str, ...]] | None:
+        is_mixed = split == self._names[0]
+        return None if is_mixed else self.parts[0][1].references(split)
 
-    return Corpus(MEMORY, source_lang, target_lang, tuple(pairs), read, state)
+
+def _tagged(source: str, tag: str | None) -> str:
+    """Begin a source with a tag; an empty one stays empty, and is dropped."""
+    return f"{tag} {source}" if tag and source.strip() else source
+
+
+def _weighted(pairs: Iterator[Pair], weight: Fraction) -> Iterator[Pair]:
+    """Repeat and leave out pairs, evenly, by their weight."""
+    due = Fraction(0)
+    for pair in pairs:
+        due += weight
+        for _ in range(int(due)):
+            yield pair
+        due -= int(due)
 
 
 def hold_out(
     corpus: Corpus, train_split: str, validation_split: str, share: float
 ) -> Corpus:
-    """Split the training split in two by its source texts.
+    """Split the training split in two, as `HeldOut` does.
+
+    Of a mixture, only the first corpus is split: the others may hold sources
+    that are equal to held-out ones.
+    """
+    if not isinstance(corpus, Mixture):
+        return HeldOut(corpus, train_split, validation_split, share)
+    (part, first), *others = corpus.parts
+    first = HeldOut(first, train_split, validation_split, share)
+    return Mixture([(part, first), *others], train_split)
+
+
+class HeldOut(Corpus):
+    """A corpus whose training split is split in two by its source texts.
 
     The text alone decides, so every training on it holds out the same pairs.
     Equal sources go to the same side, so that the model is not validated on a
-    source that it was trained on. Of a mixture, only the first corpus is split:
-    the others may hold sources that are equal to held-out ones.
+    source that it was trained on.
 
     Args:
         corpus: The corpus.
@@ -191,61 +261,56 @@ def hold_out(
         validation_split: Name of the new split, not one of the corpus.
         share: The expected share of the pairs to hold out, in (0, 1).
 
-    Returns:
-        The corpus with both; its other splits are as they were. Reading one of
-        the two raises a `SettingError` if the share leaves nothing in it.
-
     Raises:
-        UserError: If the corpus has the validation split.
+        UserError: If the corpus has the validation split; a `SettingError`
+            while reading one of the two, if the share leaves nothing in it.
     """
-    if corpus.parts:
-        (part, first), *others = corpus.parts
-        first = hold_out(first, train_split, validation_split, share)
-        parted = mix([(part, first), *others], train_split)
-    else:
-        parted = _part(corpus, train_split, validation_split, share)
 
-    def read_whole(split: str) -> Iterator[Pair]:
-        is_new = split == validation_split
-        return parted.read(split) if is_new else corpus.read(split)
-
-    return dataclasses.replace(parted, read_whole=read_whole)
-
-
-def _part(
-    corpus: Corpus, train_split: str, validation_split: str, share: float
-) -> Corpus:
-    name = corpus.real_name(validation_split)
-    if name in (*corpus.splits, *corpus.missing):
-        raise UserError(
-            f"Expected `validation_share` for a corpus without a split {name}, "
-            f"but {corpus.name} has one; leave it out."
+    def __init__(
+        self,
+        corpus: Corpus,
+        train_split: str,
+        validation_split: str,
+        share: float,
+    ) -> None:
+        name = corpus.real_name(validation_split)
+        if name in (*corpus.splits, *corpus.missing):
+            raise UserError(
+                "Expected `validation_share` for a corpus without a split "
+                f"{name}, but {corpus.name} has one; leave it out."
+            )
+        super().__init__(
+            *(corpus.name, corpus.source_lang, corpus.target_lang),
+            *((*corpus.splits, validation_split), corpus.missing),
         )
-    whole = corpus.find(train_split, "train_split")
+        self._corpus, self._share = corpus, share
+        self._train = corpus.find(train_split, "train_split")
+        self._validation = validation_split
 
-    def is_held_out(pair: Pair) -> bool:
-        digest = hashlib.blake2b(pair[0].encode(), digest_size=8).digest()
-        return int.from_bytes(digest, "big") < share * 2**64
-
-    def read(split: str) -> Iterator[Pair]:
-        if split not in (whole, validation_split):
-            return corpus.read(split)
-        held = split == validation_split
-        pairs = (p for p in corpus.read(whole) if is_held_out(p) == held)
+    def read(self, split: str) -> Iterator[Pair]:
+        if split not in (self._train, self._validation):
+            return self._corpus.read(split)
+        held = split == self._validation
+        pairs = self._corpus.read(self._train)
+        pairs = (pair for pair in pairs if self._is_held_out(pair) == held)
         first = next(pairs, None)
         if first is None:
-            raise SettingError(
-                "validation_share", f"one that leaves pairs in {split}", share
-            )
+            expected = f"one that leaves pairs in {split}"
+            raise SettingError("validation_share", expected, self._share)
         return itertools.chain([first], pairs)
 
-    def state(split: str) -> State:
-        held = split in (whole, validation_split)
-        return corpus.state(whole if held else split)
+    def _is_held_out(self, pair: Pair) -> bool:
+        digest = hashlib.blake2b(pair[0].encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "big") < self._share * 2**64
 
-    return dataclasses.replace(
-        corpus,
-        splits=(*corpus.splits, validation_split),
-        read=read,
-        state=state,
-    )
+    def read_whole(self, split: str) -> Iterator[Pair]:
+        is_new = split == self._validation
+        return self.read(split) if is_new else self._corpus.read(split)
+
+    def state(self, split: str) -> State:
+        is_new = split == self._validation
+        return self._corpus.state(self._train if is_new else split)
+
+    def references(self, split: str) -> list[tuple[str, ...]] | None:
+        is_part = split in (self._train, self._validation)
+        return None if is_part else self._corpus.references(split)

@@ -12,9 +12,9 @@ import random
 from collections.abc import Iterator
 
 from keras_transformer.config import UserError
-from keras_transformer.data import demo_numbers
-from keras_transformer.data.corpus import DEMO, Corpus, Pair
+from keras_transformer.data.corpus import DEMO, Corpus
 from keras_transformer.data.languages import language_of
+from keras_transformer.data.texts import Pair
 from keras_transformer.machine import extras
 
 LANGUAGES = ("en", "de")
@@ -61,21 +61,22 @@ EXAMPLES = {
 }
 
 
-def open_demo(source_lang: str, target_lang: str) -> Corpus:
-    """Open the corpus: 20,000 pairs in `train`, 500 in `val` and in `test`.
+class Demo(Corpus):
+    """The corpus: 20,000 pairs in `train`, 500 in `val` and in `test`.
 
     Unless the languages are English and German, `train` has 10,000.
 
     Raises:
         UserError: If there is no such language, or num2words is missing.
     """
-    if not _has_sentences(source_lang, target_lang):
-        demo_numbers.splits(source_lang, target_lang)
 
-    def read(split: str) -> Iterator[Pair]:
-        return iter(demo_pairs(split, source_lang, target_lang))
+    def __init__(self, source_lang: str, target_lang: str) -> None:
+        super().__init__(DEMO, source_lang, target_lang, tuple(SPLIT_SIZES))
+        if not _has_sentences(source_lang, target_lang):
+            self.read("train")
 
-    return Corpus(DEMO, source_lang, target_lang, tuple(SPLIT_SIZES), read)
+    def read(self, split: str) -> Iterator[Pair]:
+        return iter(demo_pairs(split, self.source_lang, self.target_lang))
 
 
 def demo_pairs(split: str, source_lang: str, target_lang: str) -> list[Pair]:
@@ -84,6 +85,8 @@ def demo_pairs(split: str, source_lang: str, target_lang: str) -> list[Pair]:
     No text of either side occurs in two splits, or twice in one.
     """
     if not _has_sentences(source_lang, target_lang):
+        from keras_transformer.data import demo_numbers
+
         return list(demo_numbers.splits(source_lang, target_lang)[split])
     pairs = _all_splits()[split]
     if language_of(source_lang).base == "en":
@@ -97,6 +100,8 @@ def subject_and_examples(
     """Say what the corpus is about, and give sources of the split `test`."""
     if _has_sentences(source_lang, target_lang):
         return SUBJECT, EXAMPLES[language_of(source_lang).base]
+    from keras_transformer.data import demo_numbers
+
     try:
         pairs = demo_pairs("test", source_lang, target_lang)
     except UserError:  # An export need not have num2words.

@@ -18,8 +18,8 @@ import babel
 from babel import dates, numbers
 
 from keras_transformer.config import UserError
-from keras_transformer.data.corpus import Pair
 from keras_transformer.data.languages import language_of
+from keras_transformer.data.texts import Pair
 from keras_transformer.machine import extras
 
 SPLIT_SIZES = {"train": 10_000, "val": 500, "test": 500}

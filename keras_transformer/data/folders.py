@@ -12,8 +12,9 @@ from typing import BinaryIO, cast
 
 from keras_transformer.config import UserError
 from keras_transformer.data import lines
-from keras_transformer.data.corpus import Corpus, Pair, State, some
+from keras_transformer.data.corpus import Corpus, State
 from keras_transformer.data.languages import is_code, read_code
+from keras_transformer.data.texts import Pair, some
 from keras_transformer.machine import files
 
 # Bytes read at a time.
@@ -23,105 +24,69 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 logger = logging.getLogger("keras_transformer")
 
 
-def open_folder(name: str, source_lang: str, target_lang: str) -> Corpus:
-    """Find the splits of a folder that have both languages.
+class Folder(Corpus):
+    """A folder of files.
 
     Raises:
-        UserError: If there is no such folder, or no split has both.
+        UserError: If there is no such folder, or no split has both languages.
     """
-    folder = pathlib.Path(name)
-    if not folder.is_dir():
-        advice = "check the path in `corpus`"
-        if folder.is_file():
-            advice = "write a file for each language, as in cut -f1 pairs.tsv "
-            advice += f"> my-text/train.{source_lang}, or pass pairs in Python"
-        raise UserError(
-            "Expected demo, a folder or tfds:NAME as corpus, received "
-            f"{name}, which is not a folder; {advice}."
-        )
-    names = tuple(sorted(p.name for p in folder.iterdir() if p.is_file()))
-    languages = _ending(names, source_lang), _ending(names, target_lang)
-    # `test.de.1` is a reference of the split `test` too.
-    numbered = re.compile(rf"(?<=\.{re.escape(languages[1])})\.\d+$")
-    named = [
-        numbered.sub("", file.removesuffix(".gz")).rpartition(".")
-        for file in names
-    ]
-    sides = [
-        {split for split, _, ending in named if split and ending == language}
-        for language in languages
-    ]
-    splits = tuple(sorted(sides[0] & sides[1]))
-    if not splits:
-        raise UserError(
-            f"Expected files SPLIT.{source_lang} and SPLIT.{target_lang} in "
-            f"{folder}, found no such pair; this folder has: {some(names)}; "
-            "name its languages with `source_lang` and `target_lang`."
-        )
-    for split, language in itertools.product(splits, languages):
-        plain = f"{split}.{language}"
-        if {plain, f"{plain}.gz"} <= set(names):
-            logger.warning(
-                "Reading %s and not %s.gz beside it; remove or rename one.",
-                folder / plain,
-                plain,
+
+    def __init__(self, name: str, source_lang: str, target_lang: str) -> None:
+        self.folder = folder = pathlib.Path(name)
+        if not folder.is_dir():
+            advice = "check the path in `corpus`"
+            if folder.is_file():
+                advice = "write a file for each language, as in cut -f1 "
+                advice += f"pairs.tsv > my-text/train.{source_lang}, or pass "
+                advice += "pairs in Python"
+            raise UserError(
+                "Expected demo, a folder or tfds:NAME as corpus, received "
+                f"{name}, which is not a folder; {advice}."
             )
-    missing = {
-        split: str(folder / f"{split}.{language}")
-        for language, side in zip(languages, sides, strict=True)
-        for split in (sides[0] | sides[1]) - side
-    }
-    texts = _Texts(folder, languages)
-    return Corpus(
-        name,
-        source_lang,
-        target_lang,
-        splits,
-        texts.read,
-        texts.state,
-        missing,
-        texts.references,
-    )
-
-
-def _ending(files: Sequence[str], code: str) -> str:
-    """Find how the files of a folder spell a code: `zh_CN` for `zh-CN`."""
-    endings = {
-        part for file in files for part in file.split(".")[1:] if part != "gz"
-    }
-    spelt = (
-        part
-        for part in sorted(endings)
-        if is_code(part) and read_code(part).code == read_code(code).code
-    )
-    return code if code in endings else next(spelt, code)
-
-
-class _Texts:
-    """Reads the splits of a folder, and remembers what it finds in them."""
-
-    def __init__(
-        self, folder: pathlib.Path, languages: tuple[str, str]
-    ) -> None:
-        self.folder = folder
-        self.languages = languages
-        self._counts: dict[str, tuple[State, list[int]]] = {}
+        names = tuple(sorted(p.name for p in folder.iterdir() if p.is_file()))
+        self.endings = _ending(names, source_lang), _ending(names, target_lang)
+        self._checked: set[str] = set()
+        sides = _sides(names, self.endings)
+        splits = tuple(sorted(sides[0] & sides[1]))
+        if not splits:
+            raise UserError(
+                f"Expected files SPLIT.{source_lang} and SPLIT.{target_lang} "
+                f"in {folder}, found no such pair; this folder has: "
+                f"{some(names)}; name its languages with `source_lang` and "
+                "`target_lang`."
+            )
+        for split, ending in itertools.product(splits, self.endings):
+            plain = f"{split}.{ending}"
+            if {plain, f"{plain}.gz"} <= set(names):
+                logger.warning(
+                    "Reading %s and not %s.gz beside it; remove or rename one.",
+                    folder / plain,
+                    plain,
+                )
+        missing = {
+            split: str(folder / f"{split}.{ending}")
+            for ending, side in zip(self.endings, sides, strict=True)
+            for split in (sides[0] | sides[1]) - side
+        }
+        super().__init__(name, source_lang, target_lang, splits, missing)
 
     def read(self, split: str) -> Iterator[Pair]:
         """Check both files of a split first, then stream their lines."""
-        source, target = self._paths(split)
-        lines_of = self._count(split)
-        if lines_of[0] != lines_of[1]:
-            raise UserError(
-                "Expected a line in one language for every line in the other, "
-                f"found {lines_of[0]} in {source} and {lines_of[1]} in "
-                f"{target}; align them again."
-            )
-        if not lines_of[0]:
-            raise UserError(
-                f"Expected sentences in {source} and {target}, found both "
-                "files empty; check where they come from."
-            )
+        source, target = paths = self._paths(split)
+        if split not in self._checked:
+            counts = [count_lines(path) for path in paths]
+            if counts[0] != counts[1]:
+                raise UserError(
+                    "Expected a line in one language for every line in the "
+                    f"other, found {counts[0]} in {source} and {counts[1]} in "
+                    f"{target}; align them again."
+                )
+            if not counts[0]:
+                raise UserError(
+                    f"Expected sentences in {source} and {target}, found both "
+                    "files empty; check where they come from."
+                )
+            self._checked.add(split)
         return zip(read_texts(source), read_texts(target), strict=True)
 
     def state(self, split: str) -> State:
@@ -149,14 +114,13 @@ class _Texts:
 
     def _references(self, split: str) -> list[pathlib.Path]:
         """List the files of the target side, the one of the pairs first."""
-        plain = self._path(f"{split}.{self.languages[1]}")
-        name = re.compile(
-            rf"{re.escape(split)}\.{re.escape(self.languages[1])}\.(\d+)(\.gz)?"
-        )
+        name = f"{split}.{self.endings[1]}"
+        plain = self._path(name)
+        pattern = re.compile(rf"{re.escape(name)}\.(\d+)(\.gz)?")
         numbered = {
             int(found[1]): path
             for path in self.folder.iterdir()
-            if (found := name.fullmatch(path.name)) and path.is_file()
+            if (found := pattern.fullmatch(path.name)) and path.is_file()
         }
         others = [path for _, path in sorted(numbered.items())]
         return [plain, *others] if plain.is_file() or not others else others
@@ -166,16 +130,35 @@ class _Texts:
         return path if path.is_file() else path.with_name(f"{name}.gz")
 
     def _paths(self, split: str) -> list[pathlib.Path]:
-        source = self._path(f"{split}.{self.languages[0]}")
+        source = self._path(f"{split}.{self.endings[0]}")
         return [source, self._references(split)[0]]
 
-    def _count(self, split: str) -> list[int]:
-        """Count the lines of both files, unless they are as the last time."""
-        state = self.state(split)
-        if self._counts.get(split, (None,))[0] != state:
-            counts = [count_lines(path) for path in self._paths(split)]
-            self._counts[split] = state, counts
-        return self._counts[split][1]
+
+def _ending(files: Sequence[str], code: str) -> str:
+    """Find how the files of a folder spell a code: `zh_CN` for `zh-CN`."""
+    endings = {
+        part for file in files for part in file.split(".")[1:] if part != "gz"
+    }
+    spelt = (
+        part
+        for part in sorted(endings)
+        if is_code(part) and read_code(part).code == read_code(code).code
+    )
+    return code if code in endings else next(spelt, code)
+
+
+def _sides(files: Sequence[str], endings: tuple[str, str]) -> list[set[str]]:
+    """Find the splits that each side of a corpus has a file of."""
+    # `test.de.1` is a reference of the split `test` too.
+    numbered = re.compile(rf"(?<=\.{re.escape(endings[1])})\.\d+$")
+    named = [
+        numbered.sub("", file.removesuffix(".gz")).rpartition(".")
+        for file in files
+    ]
+    return [
+        {split for split, _, ending in named if split and ending == own}
+        for own in endings
+    ]
 
 
 def _open(path: pathlib.Path) -> BinaryIO:

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_transformer.config import UNK_ID
-from keras_transformer.data.corpus import Corpus, Pair
+from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.records import TokenisedCorpus
+from keras_transformer.data.texts import Pair
 from keras_transformer.data.tokenizer import Tokenizer
 
 # Pairs looked at together.
@@ -118,8 +119,7 @@ class Inspection:
     """Counts what is suspect in the pairs of a corpus while they are read."""
 
     def __init__(self, corpus: Corpus) -> None:
-        # A mixture with a larger weight repeats pairs on purpose.
-        self._repeats = all(part.weight <= 1 for part, _ in corpus.parts)
+        self._counts_repeated = not corpus.repeats
         self._pairs = self._equal = self._empty = 0
         self._hashes = [np.zeros(0, np.int64)]  # (N,) in all
         self._ratios = [np.zeros(0, np.float32)]  # Of the telling ones.
@@ -143,7 +143,7 @@ class Inspection:
         self._pairs += len(chunk)
         self._empty += int((~full).sum())
         self._equal += int((equal & full).sum())
-        if self._repeats:
+        if self._counts_repeated:
             hashes = np.fromiter(map(hash, chunk), np.int64)
             self._hashes.append(hashes[full])
         source, target = lengths[:, full & (lengths >= TELLING_LENGTH).any(0)]
@@ -152,7 +152,7 @@ class Inspection:
     def findings(self) -> Findings:
         """Sum up what was read."""
         repeated = None
-        if self._repeats:
+        if self._counts_repeated:
             hashes = np.sort(np.concatenate(self._hashes))
             repeated = int((hashes[1:] == hashes[:-1]).sum())
         ratios = np.concatenate(self._ratios)

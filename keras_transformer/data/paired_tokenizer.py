@@ -30,7 +30,7 @@ import tensorflow_text
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, UserError
 from keras_transformer.data import source_reading
-from keras_transformer.data.corpus import some
+from keras_transformer.data.texts import some
 from keras_transformer.data.tokenizer import (
     SOURCE,
     TARGET,

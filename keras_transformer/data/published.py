@@ -1,79 +1,96 @@
 """Opens text of TensorFlow Datasets, and the test sets of sacreBLEU."""
 
 import contextlib
-import functools
 import itertools
 import logging
 import os
 from collections.abc import Iterator
-from typing import Any
 
 from sacrebleu.dataset import DATASETS
 from sacrebleu.dataset.base import Dataset
 from sacrebleu.utils import smart_open
 
 from keras_transformer.config import UserError
-from keras_transformer.data.corpus import (
-    TEST_SET_PREFIX,
-    TFDS_PREFIX,
-    Corpus,
-    Pair,
-    some,
-)
+from keras_transformer.data.corpus import TEST_SET_PREFIX, TFDS_PREFIX, Corpus
 from keras_transformer.data.languages import language_of
+from keras_transformer.data.texts import Pair, some
 from keras_transformer.machine import extras
 
 # Dataset examples decoded at a time.
 BLOCK_EXAMPLES = 1024
 
 
-def open_tfds(name: str, source_lang: str, target_lang: str) -> Corpus:
-    """Prepare `tfds:NAME[/CONFIG]`, downloading it if necessary.
+class Tfds(Corpus):
+    """`tfds:NAME[/CONFIG]`, which is downloaded if necessary.
 
     The languages are text features of the dataset.
 
     Raises:
         UserError: If there is no such dataset or it lacks a language.
     """
-    # Importing it takes half a second, which others need not spend.
-    tfds = extras.needs("tensorflow_datasets", "tfds")
 
-    dataset = name.removeprefix(TFDS_PREFIX)
-    try:
-        # Use `TFDS_DATA_DIR` as it is now, not as TFDS was imported.
-        with _without_its_log():
-            builder = tfds.builder(
-                dataset, data_dir=os.environ.get("TFDS_DATA_DIR")
+    def __init__(self, name: str, source_lang: str, target_lang: str) -> None:
+        # Importing it takes half a second, which others need not spend.
+        tfds = extras.needs("tensorflow_datasets", "tfds")
+        dataset = name.removeprefix(TFDS_PREFIX)
+        try:
+            # Use `TFDS_DATA_DIR` as it is now, not as TFDS was imported.
+            with _without_its_log():
+                self.builder = builder = tfds.builder(
+                    dataset, data_dir=os.environ.get("TFDS_DATA_DIR")
+                )
+        except Exception as error:
+            # TFDS raises many types of errors for an unknown name.
+            raise UserError(
+                f"Expected a dataset that TensorFlow Datasets knows, received "
+                f"{dataset} ({_first_line(error)}); check the name."
+            ) from error
+        features = tuple(builder.info.features or ())
+        if not {source_lang, target_lang} <= set(features):
+            raise UserError(
+                f"Expected text in {source_lang} and {target_lang}, but the "
+                f"features of {dataset} are: {some(features)}; choose among "
+                "these or another dataset."
             )
-    except Exception as error:
-        # TFDS raises many types of errors for an unknown name.
-        raise UserError(
-            f"Expected a dataset that TensorFlow Datasets knows, received "
-            f"{dataset} ({_first_line(error)}); check the name."
-        ) from error
-    features = tuple(builder.info.features or ())
-    if not {source_lang, target_lang} <= set(features):
-        raise UserError(
-            f"Expected text in {source_lang} and {target_lang}, but the "
-            f"features of {dataset} are: {some(features)}; choose among "
-            "these or another dataset."
+        try:
+            builder.download_and_prepare()
+        except Exception as error:
+            # The network, the disk or a missing manual download is the cause.
+            raise UserError(
+                f"Expected TensorFlow Datasets to prepare {dataset}, but it "
+                f"failed ({_first_line(error)}); check the connection, or set "
+                "TFDS_DATA_DIR to a folder that holds the dataset."
+            ) from error
+        splits = tuple(builder.info.splits)
+        super().__init__(name, source_lang, target_lang, splits)
+
+    def read(self, split: str) -> Iterator[Pair]:
+        """Check that a split holds examples, then stream them."""
+        info = self.builder.info
+        if not info.splits[split].num_examples:
+            raise UserError(
+                f"Expected sentences in {split} of {info.full_name}, found "
+                "none; prepare the dataset again."
+            )
+        return self._examples(split)
+
+    def _examples(self, split: str) -> Iterator[Pair]:
+        source, target = self.source_lang, self.target_lang
+        examples = self.builder.as_dataset(split=split, shuffle_files=False)
+        examples = examples.map(lambda row: (row[source], row[target]))
+        blocks = examples.batch(BLOCK_EXAMPLES).as_numpy_iterator()
+        rows = itertools.chain.from_iterable(
+            zip(*block, strict=True) for block in blocks
         )
-    try:
-        builder.download_and_prepare()
-    except Exception as error:
-        # The network, the disk or a missing manual download may be the cause.
-        raise UserError(
-            f"Expected TensorFlow Datasets to prepare {dataset}, but it failed "
-            f"({_first_line(error)}); check the connection, or set "
-            "TFDS_DATA_DIR to a folder that holds the dataset."
-        ) from error
-    return Corpus(
-        name,
-        source_lang,
-        target_lang,
-        tuple(builder.info.splits),
-        functools.partial(_read_tfds, builder, source_lang, target_lang),
-    )
+        for number, sides in enumerate(rows, start=1):
+            try:
+                yield sides[0].decode(), sides[1].decode()
+            except UnicodeDecodeError as error:
+                raise UserError(
+                    f"Expected UTF-8 text in {self.builder.info.full_name}, "
+                    f"found other bytes in example {number} of {split} "
+                    f"({error.reason}); use another dataset."
+                ) from None
 
 
 @contextlib.contextmanager
@@ -92,49 +109,8 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {message}"
 
 
-def _read_tfds(
-    builder: Any, source_lang: str, target_lang: str, split: str
-) -> Iterator[Pair]:
-    """Check that a split holds examples, then stream them."""
-    if not builder.info.splits[split].num_examples:
-        raise UserError(
-            f"Expected sentences in {split} of {builder.info.full_name}, "
-            "found none; prepare the dataset again."
-        )
-    return _examples(builder, source_lang, target_lang, split)
-
-
-def _examples(
-    builder: Any, source_lang: str, target_lang: str, split: str
-) -> Iterator[Pair]:
-    examples = builder.as_dataset(split=split, shuffle_files=False)
-    examples = examples.map(lambda row: (row[source_lang], row[target_lang]))
-    blocks = examples.batch(BLOCK_EXAMPLES).as_numpy_iterator()
-    rows = itertools.chain.from_iterable(
-        zip(*block, strict=True) for block in blocks
-    )
-    for number, (source, target) in enumerate(rows, start=1):
-        try:
-            yield source.decode(), target.decode()
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"Expected UTF-8 text in {builder.info.full_name}, found "
-                f"other bytes in example {number} of {split} "
-                f"({error.reason}); use another dataset."
-            ) from None
-
-
-SPLIT = "test"
-
-
-def _are_same(pair: str, *codes: str) -> bool:
-    """Whether `en-zh`, for one, is of the languages `EN` and `zh_Hans`."""
-    sides = zip(pair.split("-"), codes, strict=True)
-    return all(language_of(x).is_same(language_of(y)) for x, y in sides)
-
-
-def open_test_set(name: str, source_lang: str, target_lang: str) -> Corpus:
-    """Find a test set of sacreBLEU, such as `sacrebleu:wmt14/full`.
+class TestSet(Corpus):
+    """A test set of sacreBLEU, such as `sacrebleu:wmt14/full`.
 
     Its one split is `test`; a pair holds the first reference of each source.
 
@@ -142,39 +118,41 @@ def open_test_set(name: str, source_lang: str, target_lang: str) -> Corpus:
         UserError: If there is no such set or it lacks the pair of languages;
             while reading, if it is not in the cache and cannot be downloaded.
     """
-    test_set = name.removeprefix(TEST_SET_PREFIX)
-    if test_set not in DATASETS:
-        raise UserError(
-            f"Expected a test set of sacreBLEU, received {test_set}; it has: "
-            f"{some(tuple(DATASETS))}."
-        )
-    dataset = DATASETS[test_set]
-    codes = source_lang, target_lang
-    pair = next((x for x in dataset.langpairs if _are_same(x, *codes)), None)
-    if pair is None:
-        raise UserError(
-            f"Expected languages of {name}, received {'-'.join(codes)}; it "
-            f"has: {some(tuple(dataset.langpairs))}."
-        )
 
-    def references(split: str) -> list[tuple[str, ...]]:
-        _fetch(dataset, pair)
-        files = dataset.get_reference_files(pair)
-        return list(zip(*map(_lines, files), strict=True))
+    def __init__(self, name: str, source_lang: str, target_lang: str) -> None:
+        test_set = name.removeprefix(TEST_SET_PREFIX)
+        if test_set not in DATASETS:
+            raise UserError(
+                f"Expected a test set of sacreBLEU, received {test_set}; it "
+                f"has: {some(tuple(DATASETS))}."
+            )
+        self.dataset = DATASETS[test_set]
+        known = tuple(self.dataset.langpairs)
+        codes = source_lang, target_lang
+        pair = next((x for x in known if _are_same(x, *codes)), None)
+        if pair is None:
+            raise UserError(
+                f"Expected languages of {name}, received {'-'.join(codes)}; it "
+                f"has: {some(known)}."
+            )
+        self.pair = pair
+        super().__init__(name, *codes, ("test",))
 
-    def read(split: str) -> Iterator[Pair]:
-        first = [of_source[0] for of_source in references(split)]
-        sources = _lines(dataset.get_source_file(pair))
+    def read(self, split: str) -> Iterator[Pair]:
+        first = [of_source[0] for of_source in self.references(split)]
+        sources = _lines(self.dataset.get_source_file(self.pair))
         return zip(sources, first, strict=True)
 
-    return Corpus(
-        name,
-        source_lang,
-        target_lang,
-        (SPLIT,),
-        read,
-        references=references,
-    )
+    def references(self, split: str) -> list[tuple[str, ...]]:
+        _fetch(self.dataset, self.pair)
+        files = self.dataset.get_reference_files(self.pair)
+        return list(zip(*map(_lines, files), strict=True))
+
+
+def _are_same(pair: str, *codes: str) -> bool:
+    """Whether `en-zh`, for one, is of the languages `EN` and `zh_Hans`."""
+    sides = zip(pair.split("-"), codes, strict=True)
+    return all(language_of(x).is_same(language_of(y)) for x, y in sides)
 
 
 def _lines(path: str) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Literal
 
 from keras_transformer.config import UserError
 from keras_transformer.data import lines
-from keras_transformer.data.corpus import checked_texts
+from keras_transformer.data.texts import checked_texts
 
 Form = Literal["NFC", "NFKC"]  # Of Unicode.
 TOKENIZER_FILE = "tokenizer.model"  # In a run directory.

@@ -23,7 +23,6 @@ from keras_transformer.config import (
     TrainingConfig,
     UserError,
 )
-from keras_transformer.data.corpus import State
 from keras_transformer.data.languages import check_sides
 from keras_transformer.machine import files
 from keras_transformer.runs.layout import CONFIG_FILE, TOKENIZER_FILE, has_begun
@@ -54,7 +53,7 @@ class RunConfig:
     Attributes:
         preset: Name of the preset the run started from.
         corpus: `demo`, a folder, `tfds:NAME[/CONFIG]`, `memory`, or a mixture
-            of the first three (`data/mixture.py`).
+            of the first three (`data/corpus.py`).
         source_lang: Language code of the source side.
         target_lang: Language code of the target side.
         train_split: Name of the training split.
@@ -64,8 +63,8 @@ class RunConfig:
         model: The model's arguments.
         training: The recipe.
         search: The search of later verbs, by default.
-        text: What the text was made of when the run began, as `Corpus.state`
-            tells; None in an imported run.
+        text: Path, size and time of each file of the text when the run
+            began; None in an imported run.
         initial: The run that the first weights came from, if any: its
             `"run_dir"`, the names of its averaged `"checkpoints"`, and the
             checksum `"weights"`.
@@ -91,7 +90,7 @@ class RunConfig:
     train_split: str = "train"
     validation_split: str = "val"
     search: Search = Search()
-    text: State | None = None
+    text: list[list[Any]] | None = None
     initial: Mapping[str, Any] | None = None
     vocabulary: str | None = None
     symbols: tuple[str, ...] | None = None

@@ -14,10 +14,10 @@ from keras_transformer import __version__
 from keras_transformer.config import UserError
 from keras_transformer.data import inspection
 from keras_transformer.data.batch_plan import BatchPlan
-from keras_transformer.data.corpus import Corpus, Pair
-from keras_transformer.data.mixture import tags_of
+from keras_transformer.data.corpus import Corpus, tags_of
 from keras_transformer.data.paired_tokenizer import load_tokenizer
 from keras_transformer.data.records import RECORDS_FILE, TokenisedCorpus
+from keras_transformer.data.texts import Pair
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.machine import files
 from keras_transformer.runs import averaging, layout

@@ -23,13 +23,19 @@ from keras_transformer.config import (
 )
 from keras_transformer.data.corpora import (
     Source,
-    absolute_name,
     hold_out,
     one_name,
     open_corpus,
 )
-from keras_transformer.data.corpus import DEMO, MEMORY, Corpus, Part
-from keras_transformer.data.mixture import parts_of, tags_of
+from keras_transformer.data.corpus import (
+    DEMO,
+    MEMORY,
+    Corpus,
+    Part,
+    absolute_name,
+    parts_of,
+    tags_of,
+)
 from keras_transformer.data.symbols import Form, read_symbols
 from keras_transformer.machine import files
 from keras_transformer.presets import PRESETS

@@ -21,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_transformer.config import PAD_ID, UserError
-from keras_transformer.data.corpus import Pair
 from keras_transformer.data.records import TokenisedCorpus
+from keras_transformer.data.texts import Pair
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.shortlist import SPECIAL, Shortlist
 from keras_transformer.machine import files

@@ -17,8 +17,12 @@ from typing import Any
 from keras_transformer import __version__
 from keras_transformer.config import Search, UserError
 from keras_transformer.data import demo
-from keras_transformer.data.corpus import DEMO, TFDS_PREFIX
-from keras_transformer.data.mixture import SEPARATOR, parts_of
+from keras_transformer.data.corpus import (
+    DEMO,
+    SEPARATOR,
+    TFDS_PREFIX,
+    parts_of,
+)
 from keras_transformer.machine import files
 from keras_transformer.presets import parameters
 from keras_transformer.runs import layout

@@ -18,10 +18,10 @@ import sacrebleu
 from sacrebleu import significance
 
 from keras_transformer.config import SettingError, UserError
-from keras_transformer.data.corpora import absolute_name
-from keras_transformer.data.corpus import Corpus, Pair, checked_texts
+from keras_transformer.data.corpus import Corpus, absolute_name
 from keras_transformer.data.languages import language_of
 from keras_transformer.data.lines import open_file, read_lines
+from keras_transformer.data.texts import Pair, checked_texts
 from keras_transformer.runs.layout import EVALUATION
 from keras_transformer.runs.run_config import RunConfig
 

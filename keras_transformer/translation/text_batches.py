@@ -24,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import Search
-from keras_transformer.data.corpus import checked_texts
+from keras_transformer.data.texts import checked_texts
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.machine import devices

@@ -15,7 +15,7 @@ from typing import Any
 
 from keras_transformer.config import Search, UserError
 from keras_transformer.data import lines
-from keras_transformer.data.corpus import Pair
+from keras_transformer.data.texts import Pair
 from keras_transformer.machine import files
 from keras_transformer.translation.display import SentenceDisplay
 from keras_transformer.translation.translator import Hypothesis, Translator

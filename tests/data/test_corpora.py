@@ -11,7 +11,8 @@ import tensorflow_datasets as tfds
 
 from keras_transformer import config
 from keras_transformer.data import folders
-from keras_transformer.data.corpora import absolute_name, open_corpus
+from keras_transformer.data.corpora import open_corpus
+from keras_transformer.data.corpus import absolute_name
 from keras_transformer.data.demo import demo_pairs
 from keras_transformer.runs.run_config import RunConfig
 
@@ -260,7 +261,7 @@ def test_pairs_in_memory_are_a_corpus():
     both = open_corpus({"train": iter(pairs), "val": pairs[1:]}, "en", "de")
     assert list(both.pairs("val")) == pairs[1:]
     assert both.state_of("train") == corpus.state_of("train")
-    other = open_corpus([("one", "eins"), ("two", "drei")])
+    other = open_corpus([*pairs, ("two", "drei")])
     assert other.state_of("train") != corpus.state_of("train")
 
 

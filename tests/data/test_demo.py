@@ -14,7 +14,7 @@ import pytest
 from sample_runs import ENGLISH, GERMAN
 
 from keras_transformer.config import UserError
-from keras_transformer.data.demo import EXAMPLES, demo_pairs, open_demo
+from keras_transformer.data.demo import EXAMPLES, Demo, demo_pairs
 
 SPLITS = ("train", "val", "test")
 REPOSITORY = pathlib.Path(__file__).parents[2]
@@ -174,4 +174,4 @@ def test_one_has_its_form_before_a_currency(german, example, counterpart):
 
 def test_a_language_without_names_of_days_is_refused():
     with pytest.raises(UserError, match="such as ar, de, en.* received tlh; "):
-        open_demo("en", "tlh")
+        Demo("en", "tlh")

@@ -3,9 +3,8 @@
 import pytest
 
 from keras_transformer.config import UserError
-from keras_transformer.data.corpora import hold_out, open_corpus
+from keras_transformer.data.corpora import Mixture, hold_out, open_corpus
 from keras_transformer.data.corpus import Part
-from keras_transformer.data.mixture import mix
 from keras_transformer.training.request import understand
 
 # Every source comes twice, with two translations.
@@ -37,7 +36,7 @@ def test_runs_of_other_seeds_hold_out_the_same_and_learn_one_vocabulary():
     whole = [text for pair in PAIRS for text in pair]
     for corpus in (first, parted(share=0.4)):
         assert list(corpus.sentences("train")) == whole
-    for corpus in (parted(), mix([(Part("a"), parted())], "train")):
+    for corpus in (parted(), Mixture([(Part("a"), parted())], "train")):
         held = [text for pair in parted().pairs("val") for text in pair]
         assert list(corpus.sentences("val")) == held
 

@@ -6,8 +6,8 @@ import pytest
 
 from keras_transformer.__main__ import parse_args
 from keras_transformer.config import UserError
-from keras_transformer.data.corpora import absolute_name, hold_out, open_corpus
-from keras_transformer.data.mixture import mix, parts_of
+from keras_transformer.data.corpora import Mixture, hold_out, open_corpus
+from keras_transformer.data.corpus import absolute_name, parts_of
 from keras_transformer.training.request import understand
 
 
@@ -85,7 +85,7 @@ def test_weights_are_exact_however_many_pairs_there_are():
     # In floating-point numbers, ten times 0.1 is less than 1.
     pairs = [(str(number), "x") for number in range(1_000)]
     (part,) = parts_of("x:0.1")
-    thousand = mix([(part, open_corpus(pairs))], "train").pairs("train")
+    thousand = Mixture([(part, open_corpus(pairs))], "train").pairs("train")
     taken = [int(source) for source, _ in thousand]
     assert taken == list(range(9, 1_000, 10))
 

@@ -7,7 +7,7 @@ import sample_runs
 import tensorflow as tf
 
 import keras_transformer as kt
-from keras_transformer.data.corpus import checked_pairs, checked_texts
+from keras_transformer.data.texts import checked_pairs, checked_texts
 
 TEXTS = ["ein kleiner Hund", "", "laut"]
 

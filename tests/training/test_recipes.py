@@ -69,7 +69,7 @@ def run_of(recipe, *more):
 @pytest.fixture(autouse=True, scope="module")
 def no_corpus_is_opened():
     def opened(name, *languages, **more):
-        return Corpus(str(name), "en", "de", ("train", "val"), read=iter)
+        return Corpus(str(name), "en", "de", ("train", "val"))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(request, "open_corpus", opened)

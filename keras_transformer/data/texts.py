@@ -1,0 +1,142 @@
+"""What counts as texts and as pairs of texts, whatever holds them."""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from keras_transformer.config import SettingError, UserError
+
+Pair = tuple[str, str]
+# File or split names that an error lists.
+MOST_NAMES = 20
+
+
+def some(names: tuple[str, ...]) -> str:
+    """List names, but at most `MOST_NAMES` of them."""
+    rest = len(names) - MOST_NAMES
+    more = (f"and {rest} more",) if rest > 0 else ()
+    return ", ".join((*names[:MOST_NAMES], *more)) or "nothing"
+
+
+def checked_texts(
+    name: str, texts: Iterable[str], in_utf_8: bool = False
+) -> Iterator[str]:
+    """Pass texts on; refuse anything else, and say where in `name` it is.
+
+    Raises:
+        SettingError: If `texts` is a single text or does not hold texts.
+        UserError: While iterating, if one of them is not a `str`, or cannot be
+            spelled `in_utf_8`.
+    """
+    # Of a table, `for` would give the names of its columns.
+    is_other = isinstance(texts, str | bytes | Mapping) or hasattr(
+        texts, "itertuples"
+    )
+    if is_other or not isinstance(texts, Iterable):
+        raise SettingError(name, "a list of texts", texts)
+    return _each_text(name, texts, in_utf_8)
+
+
+def _each_text(
+    name: str, texts: Iterable[str], in_utf_8: bool
+) -> Iterator[str]:
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise UserError(
+                f"Expected texts as `{name}`, received {_kind_of(text)} in "
+                f"place {number}; make a str of it or leave it out."
+            )
+        if in_utf_8:
+            _check_characters(text, f"place {number} of `{name}`")
+        yield text
+
+
+@contextlib.contextmanager
+def place_named(name: str, texts: Iterable[str]) -> Iterator[None]:
+    """Name the place of a text that has made a library fail."""
+    try:
+        yield
+    except (TypeError, ValueError, RuntimeError):
+        list(checked_texts(name, texts, in_utf_8=True))
+        raise
+
+
+def checked_pairs(
+    name: str, pairs: Any, languages: tuple[str, str] | None = None
+) -> Iterator[Pair]:
+    """Pass pairs of texts on; refuse anything else, and say where it is.
+
+    Args:
+        name: What `pairs` is called, for errors.
+        pairs: Any iterable of pairs, an array `(N, 2)`, a DataFrame of two
+            columns, or a `tf.data.Dataset` of pairs of strings. With
+            `languages`, also rows and columns named by them, as in a dataset of
+            Hugging Face.
+        languages: The codes of both sides.
+
+    Raises:
+        SettingError: If `pairs` holds no pairs, which `name` names.
+        UserError: While iterating, if one of them is not a pair of texts.
+    """
+    if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
+        raise SettingError(
+            name, "pairs of texts, such as `corpus.pairs('train')`", pairs
+        )
+    if hasattr(pairs, "itertuples"):  # A DataFrame.
+        if languages and set(languages) <= set(pairs.columns):
+            pairs = pairs[list(languages)]
+        pairs = pairs.itertuples(index=False, name=None)
+    elif hasattr(pairs, "as_numpy_iterator"):  # A tf.data.Dataset.
+        pairs = pairs.as_numpy_iterator()
+    return _each_pair(name, pairs, languages)
+
+
+def _each_pair(
+    name: str, rows: Iterable[Any], languages: tuple[str, str] | None
+) -> Iterator[Pair]:
+    for number, row in enumerate(rows):
+        pair = _pair_of(row, languages)
+        is_pair = isinstance(pair, tuple | list) and len(pair) == 2
+        if not (is_pair and all(isinstance(side, str) for side in pair)):
+            kind = tuple(map(_kind_of, pair)) if is_pair else pair
+            advice = "give pairs such as ('a dog', 'ein Hund')"
+            if is_pair and "ndarray" in kind:
+                advice = "leave out `batch`, or call `unbatch`"
+            raise UserError(
+                "Expected pairs of source and target text, received "
+                f"{kind!r:.60} in place {number} of {name}; {advice}."
+            )
+        for side in pair:
+            _check_characters(side, f"place {number} of {name}")
+        yield pair[0], pair[1]
+
+
+def _pair_of(row: Any, languages: tuple[str, str] | None) -> Any:
+    """Make a tuple of a row, if it is one of another kind."""
+    if isinstance(row, Mapping) and languages:
+        row = row.get("translation", row)
+        if set(languages) <= row.keys():
+            row = tuple(row[language] for language in languages)
+    if hasattr(row, "tolist"):  # An array.
+        row = tuple(row.tolist())
+    if isinstance(row, tuple) and all(isinstance(x, bytes) for x in row):
+        return tuple(x.decode("utf-8", "replace") for x in row)
+    return row
+
+
+def _check_characters(text: str, place: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(
+            "Expected Unicode text, received half of a surrogate pair, "
+            f"{ascii(text[error.start])}, in {place}; write the whole "
+            "character or leave it out."
+        ) from None
+
+
+def _kind_of(text: Any) -> Any:
+    """Name the type of a value that should be a text, for an error."""
+    if text is None or isinstance(text, str | float):
+        return text
+    return type(text).__name__
