@@ -82,7 +82,7 @@ def open_corpus(
     return corpus
 
 
-def one_name(corpus: Source) -> _Single:
+def one_name(corpus: Source | None) -> _Single:
     """Make one name, that of a mixture, of a list of names."""
     if isinstance(corpus, list | tuple):
         names = [x for x in corpus if isinstance(x, str | os.PathLike)]

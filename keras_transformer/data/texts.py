@@ -82,13 +82,18 @@ def checked_pairs(
         raise SettingError(
             name, "pairs of texts, such as `corpus.pairs('train')`", pairs
         )
+    return _each_pair(name, _rows(pairs, languages), languages)
+
+
+def _rows(pairs: Any, languages: tuple[str, str] | None) -> Iterable[Any]:
+    """Iterate over the rows of a table, whatever holds it."""
     if hasattr(pairs, "itertuples"):  # A DataFrame.
         if languages and set(languages) <= set(pairs.columns):
             pairs = pairs[list(languages)]
-        pairs = pairs.itertuples(index=False, name=None)
-    elif hasattr(pairs, "as_numpy_iterator"):  # A tf.data.Dataset.
-        pairs = pairs.as_numpy_iterator()
-    return _each_pair(name, pairs, languages)
+        return pairs.itertuples(index=False, name=None)
+    if hasattr(pairs, "as_numpy_iterator"):  # A tf.data.Dataset.
+        return pairs.as_numpy_iterator()
+    return pairs
 
 
 def _each_pair(

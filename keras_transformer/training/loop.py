@@ -264,7 +264,7 @@ def _train_beside_chief(
     run = session.run
     records = TokenisedCorpus.load(run_dir / layout.RECORDS / run.train_split)
     tokenizer = load_vocabulary(run_dir)
-    plan = plan_batches(records, run.training, tokenizer)
+    plan = plan_batches(records, run.training)
     restored = restore_model(session, plan, strategy)
     training = Training(session, tokenizer, plan, *restored)
     if training.vote_finished():

@@ -5,7 +5,6 @@ import json
 import logging
 
 import pytest
-import sample_runs
 from natural_corpus import natural_corpus
 from sample_runs import digit_arguments, make_run, train_on_digits
 
@@ -37,7 +36,7 @@ def test_the_plan_is_that_of_the_recipe(growth, ladder):
     recipe = dataclasses.replace(
         PRESETS["tiny"].training, batch_tokens=509, length_growth=growth
     )
-    plan = plan_batches(corpus, recipe, sample_runs.digit_tokenizer())
+    plan = plan_batches(corpus, recipe)
     expected = BatchPlan(corpus, 509, recipe.seed, length_growth=ladder)
     assert plan.shapes() == expected.shapes()
     for one, other in zip(plan.epoch(1), expected.epoch(1), strict=True):
