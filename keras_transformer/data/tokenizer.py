@@ -35,7 +35,6 @@ from keras_transformer.data import (
     sentencepiece_file,
     source_reading,
 )
-from keras_transformer.data.texts import checked_texts, place_named
 from keras_transformer.data.sample import Sample
 from keras_transformer.data.symbols import TOKENIZER_FILE, Form, read_symbols
 from keras_transformer.data.texts import checked_texts, place_named
