@@ -1,6 +1,6 @@
 """Corpora that models write: for a student, or of text translated back.
 
-A teacher, one model or an ensemble, translates a training text once. A student
+A teacher, one model or several, translates a training text once. A student
 learns these translations more easily than those of people, so a smaller or
 faster model comes closer to its teacher (Kim and Rush, 2016).
 
@@ -10,23 +10,23 @@ et al., 2016), and train a model beside real pairs.
 """
 
 import contextlib
-import functools
+import dataclasses
 import hashlib
 import itertools
+import json
 import logging
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import sacrebleu
 
-from keras_transformer.config import SettingError, UserError
+from keras_transformer.config import Search, SettingError, UserError
 from keras_transformer.data import folders, lines
-from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.languages import language_of, words_of
-from keras_transformer.data.texts import checked_texts
+from keras_transformer.data.texts import Pair, checked_texts
 from keras_transformer.machine import exhaustion, files
 from keras_transformer.run import Run, train
 from keras_transformer.runs import lock
@@ -34,11 +34,9 @@ from keras_transformer.runs.layout import DISTILLED, TOKENIZER_FILE
 from keras_transformer.runs.run_config import begun_config, load_vocabulary
 from keras_transformer.training.preparation import check_tags
 from keras_transformer.training.request import log_shown, understand
-from keras_transformer.translation.evaluation import (
-    bleu_tokenizer,
-)
+from keras_transformer.translation.display import SentenceDisplay
+from keras_transformer.translation.evaluation import bleu_tokenizer
 from keras_transformer.translation.text_batches import Hypothesis
-from keras_transformer.translation.translated_corpus import TranslatedCorpus
 from keras_transformer.translation.translator import Translator, search_with
 
 # Edunov et al. (2018): shares of words, and places.
@@ -47,6 +45,10 @@ _BLANKED = 0.1
 _MOVED = 3
 _BLANK = "_"
 
+# Texts that are translated before they are written.
+CHUNK = 1_000
+_ORIGIN = "origin.json"
+_CHUNKS = "translations"
 _LESS_MEMORY = "end other programs that need it"
 
 logger = logging.getLogger("keras_transformer")
@@ -111,34 +113,54 @@ def distill(
         )
     # As for a run there: `train` looks at what the student has begun with.
     asked = understand(run_dir=folder, **arguments)
-    corpus = asked.open_text()
-    if asked.strategy == "multiworker":
-        raise UserError(
-            "Distillation runs on one machine, but with `strategy` multiworker "
-            "every worker would translate the corpus; distill on one and train "
-            f"on its {DISTILLED} with all."
-        )
-    of_teacher = teacher.config
+    corpus, run = asked.open_text(), teacher.config
     languages = corpus.source_lang, corpus.target_lang
-    if languages != (of_teacher.source_lang, of_teacher.target_lang):
+    if languages != (run.source_lang, run.target_lang):
         raise UserError(
             f"Expected a teacher of {languages[0]} to {languages[1]}, received "
-            f"{of_teacher.source_lang} to {of_teacher.target_lang} in "
-            f"{teacher.path}; choose another or change the languages."
+            f"{run.source_lang} to {run.target_lang} in {teacher.path}; choose "
+            "another or change the languages."
         )
     # The name of the folder to train on has no tags.
-    check_tags(asked.run.corpus, load_vocabulary(teacher.path))
+    check_tags(asked.run.corpus, load_vocabulary(teacher.path, run))
     if arguments.get("symbols") is not None:
         arguments["symbols"] = asked.run.symbols
-    splits = asked.run.splits
-    corpus.find(splits[0], "train_split")
-    corpus.find(splits[1], "validation_split")
+    split, validation = asked.run.splits
+    corpus.find(split, "train_split")
+    corpus.find(validation, "validation_split")
     # Its validation text is a split of the folder then.
     of_student = {**arguments, "corpus": None, "validation_share": None}
     if begun:  # Which may refuse settings: before the work.
         understand(run_dir=run_dir, **of_student)
+    originals = list(corpus.pairs(split))
+    choose = _chooser(corpus.target_lang)
+
+    def pick(number: int, found: Sequence[Hypothesis]) -> str:
+        return choose(found, originals[number][1]) if closest else found[0].text
+
+    def splits_of(pairs: Sequence[Pair]) -> dict[str, Iterable[Pair]]:
+        copied = {validation, *({"test"} & {*corpus.splits})}
+        return {
+            split: [*pairs, *keep_originals * originals],
+            **{name: corpus.pairs(name) for name in copied},
+        }
+
     with log_shown(), lock.only_writer(run_dir):
-        _teach(teacher, corpus, splits, folder, keep_originals, closest)
+        _make(
+            folder,
+            teacher,
+            [source for source, _ in originals],
+            search_with(
+                run.search,
+                n_best=run.search.beam_size if closest else 1,
+                max_source_length=run.training.max_length,
+            ),
+            pick,
+            splits_of,
+            text=_checksum(itertools.chain.from_iterable(originals)),
+            keep_originals=keep_originals,
+            closest=closest,
+        )
     return train(run_dir, **{**of_student, "corpus": folder})
 
 
@@ -148,53 +170,6 @@ def with_vocabulary(teacher: Run, arguments: dict[str, Any]) -> dict[str, Any]:
     if any(arguments.get(name) is not None for name in own):
         return arguments
     return {**arguments, "tokenizer": teacher.path / TOKENIZER_FILE}
-
-
-def _teach(
-    teacher: Run,
-    corpus: Corpus,
-    splits: tuple[str, str],
-    folder: pathlib.Path,
-    keep_originals: bool,
-    closest: bool,
-) -> None:
-    """Write a corpus of the teacher's translations, unless it is there.
-
-    The first of `splits` is translated, that of validation is copied.
-    """
-    split, *copied = splits
-    of_teacher = teacher.config
-    search = search_with(
-        of_teacher.search,
-        n_best=of_teacher.search.beam_size if closest else 1,
-        max_source_length=of_teacher.training.max_length,
-    )
-    originals = list(corpus.pairs(split))
-    sources = [source for source, _ in originals]
-    identity = teacher.chosen().identity
-    origin = _origin(
-        teacher,
-        teacher=identity,
-        text=_checksum(itertools.chain.from_iterable(originals)),
-        keep_originals=keep_originals,
-        closest=closest,
-    )
-    made = TranslatedCorpus(folder, origin, search)
-    if made.is_complete:
-        return
-    choose = _chooser(corpus.target_lang)
-
-    def pick(number: int, found: Sequence[Hypothesis]) -> str:
-        return choose(found, originals[number][1])
-
-    load = functools.partial(_load, teacher, identity)
-    made.translate(sources, len(sources), load, pick if closest else _best)
-    written = {split: [*made.pairs(sources), *keep_originals * originals]}
-    for name in {*copied, *({"test"} & {*corpus.splits})}:
-        written[name] = list(corpus.pairs(name))
-    for name, pairs in written.items():
-        made.write(name, (corpus.source_lang, corpus.target_lang), pairs)
-    made.complete()
 
 
 def _chooser(
@@ -221,9 +196,6 @@ def backtranslate(
     output: str | os.PathLike,
     *,
     noise: bool = False,
-    average: int | None = None,
-    precision: str | None = None,
-    shortlist: str | os.PathLike | None = None,
     parallel: int | None = None,
     **options: Any,
 ) -> pathlib.Path:
@@ -240,16 +212,13 @@ def backtranslate(
 
     Args:
         reverse: A run that translates from the target language into the source
-            language, or its directory.
+            language, opened with the weights to use, or its directory.
         text: A file in UTF-8, one text a line, plain or gzipped, or texts: in
-            the language that `reverse` reads.
+            the language that `reverse` reads. All are read into memory.
         output: The folder to write.
         noise: Whether to drop a tenth of the words of each translation, to
             replace a tenth by `_`, and to move words by up to three places.
             A line always gets the same noise.
-        average: As in `Run.translator`, like the next two.
-        precision: Type to multiply in.
-        shortlist: A file that `Run.shortlist` wrote.
         parallel: As in `Translator.translate`.
         **options: Fields of `Search` that override the run's, such as
             `sampling=kt.Sampling(seed=1)` to draw the translations.
@@ -258,8 +227,8 @@ def backtranslate(
         The path of the folder.
 
     Raises:
-        UserError: If the text cannot be read or changes meanwhile, or the
-            folder holds other translations.
+        UserError: If the text cannot be read, or the folder holds other
+            translations.
 
     Reference:
         [Sennrich et al., 2016](https://aclanthology.org/P16-1009/); noise:
@@ -267,11 +236,6 @@ def backtranslate(
     """
     if not isinstance(reverse, Run):
         reverse = Run(reverse)
-    if shortlist:
-        lines.open_file(shortlist, "`shortlist`").close()
-    reverse = reverse.using(
-        average=average, precision=precision, shortlist=shortlist
-    )
     if options.get("n_best", 1) != 1:
         raise SettingError(
             "n_best", "1, a source for each text", options["n_best"]
@@ -280,47 +244,154 @@ def backtranslate(
     lock_folder = folder.with_name(f"{folder.name}.lock")
     limit = {"max_source_length": run.longest_source}
     search = search_with(run.search, **{**limit, **options})
-    if not isinstance(text, str | os.PathLike):
-        text = list(checked_texts("text", text))  # It is opened twice.
-    count, checksum, read = _open(text)
-    identity = reverse.chosen().identity
-    origin = _origin(reverse, model=identity, text=checksum, noise=noise)
-    load = functools.partial(_load, reverse, identity)
-    pick = functools.partial(_noised, run.target_lang) if noise else _best
+    if isinstance(text, str | os.PathLike):
+        lines.open_file(pathlib.Path(text), "`text`").close()
+        texts = list(folders.read_texts(pathlib.Path(text)))
+    else:
+        texts = list(checked_texts("text", text))
+    if not texts:
+        raise UserError("Expected texts as `text`, received none.")
+
+    def pick(number: int, found: Sequence[Hypothesis]) -> str:
+        said = found[0].text
+        return _with_noise(number, said, run.target_lang) if noise else said
+
     with log_shown(), lock.only_writer(lock_folder):
-        made = TranslatedCorpus(folder, origin, search)
-        if not made.is_complete:
-            logger.info(
-                "Reading text in %s, writing its translations into %s: pairs "
-                "to train %s to %s.",
-                *(run.source_lang, run.target_lang) * 2,
-            )
-            made.translate(read(), count, load, pick, parallel)
-            if _open(text)[:2] != (count, checksum):
-                raise UserError(
-                    f"{text} changed while it was translated; remove "
-                    f"{folder}.unfinished and begin again."
-                )
-            languages = run.source_lang, run.target_lang
-            made.write("train", languages, made.pairs(read()))
-            made.complete()
+        logger.info(
+            "Reading text in %s, writing its translations into %s: pairs to "
+            "train %s to %s.",
+            *(run.source_lang, run.target_lang) * 2,
+        )
+        _make(
+            folder,
+            reverse,
+            texts,
+            search,
+            pick,
+            lambda pairs: {"train": pairs},
+            parallel,
+            text=_checksum(texts),
+            noise=noise,
+        )
     # A process that was killed has left it.
     with contextlib.suppress(OSError):
         lock_folder.rmdir()
     return pathlib.Path(output)
 
 
-def _origin(run: Run, **more: Any) -> dict[str, Any]:
-    """Add to what translations are made of how the run multiplies."""
-    words = run.weights.shortlist
-    return {
-        **more,
+def _make(
+    folder: pathlib.Path,
+    run: Run,
+    texts: Sequence[str],
+    search: Search,
+    pick: Callable[[int, Sequence[Hypothesis]], str],
+    splits_of: Callable[[Sequence[Pair]], Mapping[str, Iterable[Pair]]],
+    parallel: int | None = None,
+    **origin: Any,
+) -> None:
+    """Write a corpus of texts and their translations, unless it is there.
+
+    `pick` makes a translation of a text's number and its hypotheses,
+    `splits_of` the splits of all pairs. Until the corpus is complete it is
+    `FOLDER.unfinished`, where every chunk of texts has a file: a process that
+    is killed loses one, and the next takes the others up. A folder of another
+    `origin`, which is of a model, a text and so on, is refused.
+    """
+    growing = folder.with_name(f"{folder.name}.unfinished")
+    identity, words = run.chosen().identity, run.weights.shortlist
+    if words:
+        lines.open_file(words, "`shortlist`").close()
+    origin |= {
+        "model": identity,
         "precision": run.weights.precision,
         "shortlist": words and files.checksum(words),
+        **dataclasses.asdict(search),
     }
+    for found in (folder, growing):
+        if found.exists():
+            _check_origin(found, origin)
+    if folder.exists():
+        if (folder / _CHUNKS).exists():  # A process was killed before that.
+            files.remove(folder / _CHUNKS)
+        return
+    # The same chunks after a kill, so the same roundings in a batch.
+    chunks = {
+        growing / _CHUNKS / f"{first:09}": range(
+            first, min(first + CHUNK, len(texts))
+        )
+        for first in range(0, len(texts), CHUNK)
+    }
+    left = [path for path in chunks if not path.exists()]
+    if left:
+        total = len(texts)
+        done = total - sum(len(chunks[path]) for path in left)
+        translator = _load(run, identity)
+        logger.info("Translating %d of %d texts.", total - done, total)
+        with SentenceDisplay(total, done=done) as display:
+            for path in left:
+                found, are_cut = translator.n_best(
+                    [texts[number] for number in chunks[path]],
+                    search,
+                    parallel=parallel,
+                    progress=display,
+                )
+                said = map(pick, chunks[path], found)
+                if not growing.exists():
+                    with files.whole(growing) as made:
+                        (made / _CHUNKS).mkdir(parents=True)
+                        (made / _ORIGIN).write_text(json.dumps(origin))
+                with files.open_whole(path) as file:
+                    for text, is_cut in zip(said, are_cut, strict=True):
+                        file.write(_line("" if is_cut else text))
+                display.end_chunk(len(chunks[path]))
+    pairs: list[Pair] = []
+    for path, numbers in chunks.items():
+        with open(path, "rb") as file:
+            said = lines.read_lines(file, str(path))
+            of_chunk = zip((texts[i] for i in numbers), said, strict=True)
+            pairs += [pair for pair in of_chunk if pair[1].strip()]
+    if not pairs:
+        raise UserError(
+            "Expected translations, received empty ones alone; train the "
+            f"model for longer, and remove {growing}."
+        )
+    if left_out := len(texts) - len(pairs):
+        logger.warning(
+            "Left out %d of %d texts: blank, translated into nothing, or cut "
+            "by the search, which reads %s tokens.",
+            *(left_out, len(texts), search.max_source_length or "all"),
+        )
+    languages = run.config.source_lang, run.config.target_lang
+    for split, written in splits_of(pairs).items():
+        one, other = (growing / f"{split}.{name}" for name in languages)
+        with open(one, "wb") as sources, open(other, "wb") as targets:
+            for source, target in written:
+                sources.write(_line(source))
+                targets.write(_line(target))
+    files.give_name(growing, folder)
+    files.remove(folder / _CHUNKS)
 
 
-def _load(run: Run, noted: Any) -> Translator:
+def _check_origin(folder: pathlib.Path, origin: Mapping[str, Any]) -> None:
+    """Refuse a folder of something else than these translations."""
+    try:
+        found = dict(json.loads((folder / _ORIGIN).read_text("utf-8")))
+        if "teacher" in found:  # As older versions called it.
+            found["model"] = found.pop("teacher")
+    except (OSError, ValueError, TypeError):
+        raise UserError(
+            f"{folder} exists, and holds no translations made here; choose "
+            "another place."
+        ) from None
+    names = [x for x in {**found, **origin} if found.get(x) != origin.get(x)]
+    if names:
+        raise UserError(
+            f"{folder} holds translations of another {', '.join(names)} than "
+            "this call asks for; remove it or choose another place."
+        )
+
+
+def _load(run: Run, noted: str) -> Translator:
     """Load a run, whose weights must be those that were noted."""
     translator = run.translator()
     if translator.weights.identity != noted:
@@ -331,29 +402,10 @@ def _load(run: Run, noted: Any) -> Translator:
     return translator
 
 
-def _best(number: int, found: Sequence[Hypothesis]) -> str:
-    return found[0].text
-
-
-def _noised(language: str, number: int, found: Sequence[Hypothesis]) -> str:
-    return _with_noise(number, _best(number, found), language)
-
-
-def _open(
-    text: str | os.PathLike | Sequence[str],
-) -> tuple[int, str, Callable[[], Iterable[str]]]:
-    """Return the number of texts, their checksum, and what reads them."""
-    if isinstance(text, str | os.PathLike):
-        path = pathlib.Path(text)
-        lines.open_file(path, "`text`").close()
-        count = folders.count_lines(path)
-        read = functools.partial(folders.read_texts, path)
-    else:
-        texts = list(checked_texts("text", text))
-        count, read = len(texts), functools.partial(iter, texts)
-    if not count:
-        raise UserError("Expected texts as `text`, received none.")
-    return count, _checksum(read()), read
+def _line(text: str) -> bytes:
+    # A corpus may hold no NUL, which a sampled translation may.
+    line = lines.on_one_line(text).replace("\0", " ")
+    return f"{line}\n".encode("utf-8", "replace")
 
 
 def _checksum(texts: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from keras_transformer import synthetic
 from keras_transformer.__main__ import main
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import dry_run
-from keras_transformer.translation.translated_corpus import TranslatedCorpus
+from keras_transformer.translation.display import SentenceDisplay
 
 
 def killed(*_, **__):
@@ -50,16 +50,8 @@ def test_a_place_that_is_none_is_one_sentence(small_run, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(kt.UserError, match="Not a directory; choose a place"):
         kt.backtranslate(small_run, ["two dogs"], tmp_path / "file" / "back")
-    with pytest.raises(kt.UserError, match="`run_dir` to be the path of one"):
+    with pytest.raises(kt.UserError, match="`run_dir` to be a path"):
         kt.backtranslate([small_run], ["two dogs"], tmp_path / "back")
-
-
-def test_texts_may_come_from_a_generator(small_run, tmp_path, monkeypatch):
-    monkeypatch.setattr(synthetic, "_load", lambda *_: AtOnce())
-    texts = (text for text in ["two dogs", "a dog"])
-    folder = kt.backtranslate(small_run, texts, tmp_path / "back")
-    assert read(folder, "train.en") == ["two dogs", "a dog"]
-    assert read(folder, "train.de") == ["TWO DOGS", "A DOG"]
 
 
 def test_a_dry_run_costs_a_student_with_the_teachers_vocabulary(
@@ -72,14 +64,14 @@ def test_a_dry_run_costs_a_student_with_the_teachers_vocabulary(
     assert asked[0].tokenizer == small_run / "tokenizer.model"
 
 
-def test_a_drawn_zero_byte_leaves_a_corpus_that_can_be_read(
+def test_a_zero_byte_or_half_a_surrogate_pair_leaves_a_corpus_to_read(
     small_run, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(synthetic, "_load", lambda *_: AtOnce())
-    texts = ["two\0dogs", "a dog"]
+    texts = (text for text in ["two\0dogs", "\ud800 dog"])
     folder = kt.backtranslate(small_run, texts, tmp_path / "back")
     pairs = list(kt.open_corpus(folder).pairs("train"))
-    assert pairs == [("two dogs", "TWO DOGS"), ("a dog", "A DOG")]
+    assert pairs == [("two dogs", "TWO DOGS"), ("? dog", "? DOG")]
 
 
 @pytest.mark.parametrize("is_finished", [True, False])
@@ -90,45 +82,44 @@ def test_translations_of_another_search_are_not_taken_up(
     monkeypatch.setattr(synthetic, "_load", lambda *_: AtOnce())
     listed = tmp_path / "words.txt"
     listed.write_text("\tone two\n")
-    how = dict(output=tmp_path / "back", shortlist=listed)
+
+    def make():
+        kt.backtranslate(
+            kt.Run(run, shortlist=listed), TEXTS, tmp_path / "back"
+        )
+
     with monkeypatch.context() as patch:
         if not is_finished:
-            patch.setattr(TranslatedCorpus, "complete", killed)
+            patch.setattr(SentenceDisplay, "end_chunk", killed)
         with contextlib.suppress(KeyboardInterrupt):
-            kt.backtranslate(run, TEXTS, **how)
+            make()
     assert (tmp_path / "back").exists() == is_finished
     config = RunConfig.load(run)
     search = dataclasses.replace(config.search, beam_size=3)
     dataclasses.replace(config, search=search).save(run)
     with pytest.raises(kt.UserError, match="of another beam_size than"):
-        kt.backtranslate(run, TEXTS, **how)
+        make()
     config.save(run)
     listed.write_text("\tone three\n")
     with pytest.raises(kt.UserError, match="of another shortlist than"):
-        kt.backtranslate(run, TEXTS, **how)
+        make()
 
 
 def test_a_kill_before_the_first_translation_leaves_a_free_place(
-    tmp_path, monkeypatch
+    small_run, tmp_path, monkeypatch
 ):
-    def corpus(text, load):
-        made = TranslatedCorpus(tmp_path / "made", {"text": text}, kt.Search())
-        made.translate(["a"], 1, load, lambda _, found: found[0].text)
-        return made
-
-    with pytest.raises(KeyboardInterrupt):
-        corpus("one", killed)
-
-    with monkeypatch.context() as patch:
+    folder = tmp_path / "back"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(synthetic, "_load", killed)
+        kt.backtranslate(small_run, ["one"], folder)
+    monkeypatch.setattr(synthetic, "_load", lambda *_: AtOnce())
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(AtOnce, "n_best", killed)
-        with pytest.raises(KeyboardInterrupt):
-            corpus("one", AtOnce)
-    made = corpus("another", AtOnce)
-    made.write("train", ("en", "de"), made.pairs(["a"]))
-    made.complete()
-    assert read(tmp_path / "made", "train.en") == ["a"]
-    assert read(tmp_path / "made", "train.de") == ["A"]
-    assert [path.name for path in tmp_path.iterdir()] == ["made"]
+        kt.backtranslate(small_run, ["one"], folder)
+    kt.backtranslate(small_run, ["a"], folder)
+    assert read(folder, "train.en") == ["a"]
+    assert read(folder, "train.de") == ["A"]
+    assert [path.name for path in tmp_path.iterdir()] == ["back"]
 
 
 @pytest.mark.parametrize(
@@ -179,36 +170,9 @@ def test_a_distillation_goes_on_with_the_precision_that_it_began_with(
     monkeypatch.setattr(synthetic, "train", lambda *_, **__: None)
     teacher, student = kt.Run(small_run), tmp_path / "student"
     with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
-        patch.setattr(TranslatedCorpus, "complete", killed)
+        patch.setattr(SentenceDisplay, "end_chunk", killed)
         kt.distill(teacher, student, **how)
     with pytest.raises(kt.UserError, match="of another precision than"):
         kt.distill(teacher.using(precision="int8"), student, **how)
     kt.distill(teacher, student, **how)
     assert read(student / "distilled", "train.de") == ["TWO DOGS", "A DOG"]
-
-
-@pytest.mark.parametrize("change", ["zwei\neins\n", "eins\n", "1\n2\n3\n"])
-def test_text_that_changes_while_it_is_translated_makes_no_corpus(
-    small_run, tmp_path, monkeypatch, change
-):
-    text = tmp_path / "text.en"
-    text.write_text("eins\nzwei\n")
-
-    class Changing(AtOnce):
-        def n_best(self, *how, **more):
-            text.write_text(change)
-            return super().n_best(*how, **more)
-
-    monkeypatch.setattr(synthetic, "_load", lambda *_: Changing())
-    with pytest.raises(kt.UserError, match="changed while it was translated"):
-        kt.backtranslate(small_run, text, tmp_path / "back")
-    assert not (tmp_path / "back").exists()
-
-
-def test_half_a_surrogate_pair_in_a_text_becomes_a_question_mark(
-    small_run, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(synthetic, "_load", lambda *_: AtOnce())
-    folder = kt.backtranslate(small_run, ["\ud800 x", "y"], tmp_path / "back")
-    assert read(folder, "train.en") == ["? x", "y"]
-    assert read(folder, "train.de") == ["? X", "Y"]

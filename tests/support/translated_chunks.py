@@ -6,7 +6,6 @@ import types
 import pytest
 
 from keras_transformer import synthetic
-from keras_transformer.translation import translated_corpus
 from keras_transformer.translation.display import SentenceDisplay
 
 
@@ -27,7 +26,7 @@ def count_in_chunks(monkeypatch):
 
         return types.SimpleNamespace(n_best=n_best)
 
-    monkeypatch.setattr(translated_corpus, "CHUNK", 17)
+    monkeypatch.setattr(synthetic, "CHUNK", 17)
     monkeypatch.setattr(synthetic, "_load", counting)
     return counts
 
