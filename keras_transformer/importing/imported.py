@@ -21,9 +21,8 @@ import numpy as np
 from keras_transformer.config import ModelConfig, SettingError, UserError
 from keras_transformer.data.tokenizer import Tokenizer
 
-# The bias of logits that no search may choose. exp(-100) is 0 in float32. Much
-# larger numbers would spoil the loss of a fine-tuning with label smoothing, and
-# do not fit float16.
+# The bias of logits that no search may choose: exp(-100) is 0 in float32, and
+# larger numbers would spoil the loss of a fine-tuning with label smoothing.
 _NEVER = np.float32(-100.0)
 _SUBLAYERS = {
     "encoder": ("attention", "feed_forward"),
@@ -99,11 +98,7 @@ def model_config(
     decoder_layers: int,
     **others: Any,
 ) -> ModelConfig:
-    """Make the configuration of a model whose linear parts all have biases.
-
-    Raises:
-        UserError: If a value is out of range; it names the file `what`.
-    """
+    """Make the configuration of a model whose linear parts all have biases."""
     if encoder_layers == decoder_layers:
         others["num_layers"] = encoder_layers
     else:
@@ -127,13 +122,13 @@ class Names(NamedTuple):
     """How a format names the arrays of a layer.
 
     Attributes:
-        layer: Path of a layer, with `{stack}` and the number `{i}` from 0 or
-            `{n}` from 1.
-        endings: What stands for the * of a part: of a kernel, of its bias, of
-            a norm's gain, of its bias.
-        parts: For our "attention", "cross_attention" and "feed_forward" what
-            the names begin with, and how they end: the projections, either
-            query, key, value and output or both of feed-forward, and the norm.
+        layer: Path of a layer, with its `{stack}` and its number `{i}` from 0
+            or `{n}` from 1.
+        endings: What a * stands for: in a kernel, its bias, a norm's gain and
+            its bias.
+        parts: For each of our sub-layers what the names begin with, and how
+            they end: query, key, value and output, or widen and narrow; last
+            the norm.
         transposed: Whether kernels are `(out, in)`.
     """
 
@@ -217,11 +212,7 @@ class Arrays:
 
 
 def column_order(positions: str, d_model: int) -> np.ndarray | slice:
-    """Return the order that makes our columns of theirs: `theirs[..., order]`.
-
-    The rest of a model does not depend on the order of its `d_model` columns,
-    as long as it is the same everywhere.
-    """
+    """Return the order of their columns that is ours, `theirs[..., order]`."""
     if positions != "sinusoidal":
         return slice(None)
     return np.arange(d_model).reshape(2, -1).T.reshape(-1)
@@ -235,11 +226,8 @@ def logits(
 ) -> dict[str, np.ndarray]:
     """Return the matrix and bias of the logits, `(V, D)` and `(V,)`.
 
-    Args:
-        table: `(R, D)`.
-        bias: `(R,)`.
-        rows: The row of each of our pieces among theirs, `(V,)`.
-        lacking: Whether they have none, `(V,)`: then it is never written.
+    They are made of theirs, `(R, D)` and `(R,)`, by the row of each of our
+    pieces. One that they are `lacking` is never written.
     """
     return {
         "embedding/table": np.where(lacking[:, None], 0, table[rows]),

@@ -22,12 +22,10 @@ Both differ from ours in these points, besides those of `imported`:
 - Padding and begin token, which are never written, get a logit so low that
   they have no share of a probability.
 
-Marian's positions are sines, then cosines, with rates 10000^(-i/(D/2-1)), which
-are tensor2tensor's. It computes them in `src/graph/node_initializers.cpp` of
-marian-nmt/marian, `sinusoidalPositionEmbeddings`, and in older versions in
-`src/models/transformer.h`, `addPositionalEmbeddings`. CTranslate2's converter
-and Hugging Face use the rates 10000^(-2i/D) instead, even if the weights were
-trained with others.
+Marian's positions are sines, then cosines, with tensor2tensor's rates
+10000^(-i/(D/2-1)); see `sinusoidalPositionEmbeddings` in its
+`src/graph/node_initializers.cpp`. CTranslate2's converter and Hugging Face use
+the rates 10000^(-2i/D) instead, even if the weights were trained with others.
 
 Axes: D model width, V pieces of ours, R rows of theirs.
 """
@@ -64,7 +62,6 @@ from keras_transformer.importing.source_files import (
     read_sentencepiece,
     refusing,
 )
-from keras_transformer.layers.positional_encoding import positional_encoding
 
 DECODER, CONFIG = "decoder.yml", "config.json"
 SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
@@ -232,7 +229,8 @@ def read_hugging_face(folder: pathlib.Path) -> Imported:
         path,
     )
     table = _tied(arrays)
-    _check_positions(arrays)
+    for side in ("encoder", "decoder"):  # In old files: sinusoids, as ours.
+        arrays.left.pop(f"{side}.embed_positions.weight", None)
     start = settings.values.get("decoder_start_token_id")
     if not isinstance(start, int) or not 0 <= start < len(table):
         settings.refuse(
@@ -265,15 +263,10 @@ def embedding(
     start: np.ndarray,
     positions: str,
 ) -> dict[str, np.ndarray]:
-    """Return the tied matrix and the bias of the logits.
+    """Return the tied matrix and the bias of the logits, by our names.
 
-    Args:
-        table: `(R, D)`.
-        bias: `(R,)`.
-        ids: Their ids, each a row, by the name of the piece.
-        pieces: V pieces; those that they lack become zeros, never written.
-        start: The embedding that the decoder starts from, `(D,)`.
-        positions: As in `ModelConfig`.
+    Of theirs, `(R, D)` and `(R,)`, each id is a row. The decoder starts from
+    the embedding `start`, `(D,)`.
     """
     if sorted(ids.values()) != list(range(len(table))):
         raise UserError(
@@ -386,19 +379,3 @@ def _tied(arrays: Arrays) -> np.ndarray:
                 "from its other embeddings, expected one matrix for all."
             )
     return table
-
-
-def _check_positions(arrays: Arrays) -> None:
-    """Refuse positions other than sinusoids; old files hold their table."""
-    for side in ("encoder", "decoder"):
-        table = arrays.left.pop(f"{side}.embed_positions.weight", None)
-        if table is None:
-            continue
-        length, width = table.shape
-        order = column_order("sinusoidal", width)
-        ours = np.asarray(positional_encoding(length, width))
-        if not np.allclose(table[:, order], ours, atol=1e-4):
-            raise UserError(
-                "The model cannot be imported exactly: its "
-                f"{side}.embed_positions are not sinusoids."
-            )

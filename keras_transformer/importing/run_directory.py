@@ -99,9 +99,8 @@ def read(folder: pathlib.Path) -> Imported:
     raise UserError(
         f"Expected in {folder} the files of a model, found neither "
         "model.safetensors or pytorch_model.bin beside a config.json (Hugging "
-        "Face), nor decoder.yml beside an .npz (Marian), nor checkpoint "
-        "(OpenNMT-tf); give the folder that holds them, since fairseq, "
-        "OpenNMT-py and CTranslate2 are not read."
+        "Face), nor decoder.yml (Marian), nor checkpoint (OpenNMT-tf); "
+        "fairseq, OpenNMT-py and CTranslate2 are not read."
     )
 
 

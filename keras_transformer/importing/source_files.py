@@ -61,14 +61,10 @@ def check_folder(folder: pathlib.Path) -> None:
             "the folder that holds it, or unpack it if it is an archive."
         )
     if not folder.is_dir():
-        # Of another name the address would be made up.
-        is_known = folder.name.startswith("opus-mt")
-        name = folder.name if is_known else "opus-mt-en-de"
         raise UserError(
             f"There is no folder {folder}; models are not downloaded here, so "
             "fetch the files first, such as with `git clone "
-            f"https://huggingface.co/Helsinki-NLP/{name}`, and give "
-            "their folder."
+            "https://huggingface.co/Helsinki-NLP/opus-mt-en-de`."
         )
 
 
@@ -94,10 +90,7 @@ def refusing(
 ) -> Iterator[None]:
     """Turn what a file of other content raises into a sentence.
 
-    Args:
-        sentence: What was expected, without its full stop.
-        *errors: What a package raises, besides Python's own errors.
-        advice: What to do.
+    `errors` are those of a package, besides Python's own.
     """
     try:
         yield

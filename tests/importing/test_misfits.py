@@ -1,6 +1,5 @@
 """Models whose files are damaged, of another model, or say odd things."""
 
-import json
 import shutil
 
 import numpy as np
@@ -35,17 +34,8 @@ NAMED = "the files that .*checkpoint names"
     "kind, name, content, message",
     [
         ("hf", "source.spm", POINTER, "source.spm is a pointer of git-lfs"),
-        ("hf", "target.spm", POINTER, "target.spm is a pointer of git-lfs"),
-        ("hf", "config.json", POINTER, "config.json is a pointer of git-lfs"),
         ("hf", "model.safetensors", POINTER, "safetensors is a pointer of"),
-        ("npz", "opus.npz", POINTER, "opus.npz is a pointer of git-lfs"),
-        ("opennmt", "sp.model", POINTER, "sp.model is a pointer of git-lfs"),
-        ("npz", "decoder.yml", b"models: null\nvocabs: null", UNREADABLE),
         ("npz", "decoder.yml", b"models: [1]\nvocabs: [a]", UNREADABLE),
-        (
-            *("npz", "decoder.yml"),
-            *(b"models: [opus.npz]\nvocabs: [[a], [a]]", UNREADABLE),
-        ),
         (
             *(
                 "npz",
@@ -55,9 +45,7 @@ NAMED = "the files that .*checkpoint names"
             "its setting vocabs is",
         ),
         ("opennmt", DATA, None, NAMED),
-        ("opennmt", DATA, b"short", NAMED),
         ("opennmt", DATA, bytes(162_445), NAMED),
-        ("opennmt", "checkpoint", b"", NAMED),
         ("opennmt", "checkpoint", b"\xff\xfe\0junk", NAMED),
         (
             *("opennmt", "model_description.py"),
@@ -94,7 +82,6 @@ def test_a_part_of_a_sentencepiece_model_is_named(copy_of, kind, name, part):
             dict(encoder_attention_heads=3, decoder_attention_heads=3),
             "a multiple of `num_heads`, which is 3",
         ),
-        (dict(encoder_attention_heads=0), "encoder_attention_heads is 0"),
         (dict(decoder_attention_heads=4), "decoder_attention_heads is 4"),
         (dict(encoder_layers=2, decoder_layers=2), r"coder.layers.2\."),
         (dict(encoder_layers=4, decoder_layers=4), r"lacks .*coder.layers.3\."),
@@ -103,23 +90,13 @@ def test_a_part_of_a_sentencepiece_model_is_named(copy_of, kind, name, part):
             r"weights encoder/.* ask for \(22, 7\)",
         ),
         (dict(d_model=24), r"weights embedding/.* for \(56, 24\)"),
-        (dict(decoder_layers=2), r"it has decoder.layers.2\."),
         (dict(encoder_layers=0), "its setting encoder_layers is 0"),
         (dict(decoder_layers=None), "its setting decoder_layers is None"),
-        (dict(dropout=None), "config.json .*its dropout .* received None"),
         (dict(dropout="a"), "config.json .*its dropout .* received 'a'"),
-        (dict(dropout=1.0), r"its dropout to be in \[0, 1\), received 1.0"),
-        (dict(encoder_ffn_dim=0), "its setting encoder_ffn_dim is 0"),
         (dict(decoder_start_token_id=99), "start_token_id is 99"),
         (dict(decoder_start_token_id=-1), "start_token_id is -1"),
-        (dict(decoder_start_token_id=None), "start_token_id is None"),
         (dict(activation_function="gelu"), "setting activation_function"),
         (dict(scale_embedding=False), "its setting scale_embedding"),
-        (dict(normalize_before=True), "its setting normalize_before"),
-        (
-            dict(share_encoder_decoder_embeddings=False),
-            "its setting share_encoder_decoder_embeddings",
-        ),
         (dict(model_type="bart"), "exactly: its settings? .*model_type"),
     ],
 )
@@ -129,18 +106,9 @@ def test_settings_of_another_model_are_refused(copy_of, changes, message):
     refuse(folder, message)
 
 
-def test_a_missing_start_token_is_no_missing_weight(copy_of):
-    path = copy_of("hf") / "config.json"
-    settings = json.loads(path.read_text())
-    del settings["decoder_start_token_id"]
-    path.write_text(json.dumps(settings))
-    refuse(path.parent, "its setting decoder_start_token_id is None")
-
-
-@pytest.mark.parametrize("number", ["0", None])
-def test_an_id_that_is_no_number_is_refused(copy_of, number):
+def test_an_id_that_is_no_number_is_refused(copy_of):
     folder = copy_of("hf")
-    change_json(folder / "vocab.json", {"the": number, "</s>": number})
+    change_json(folder / "vocab.json", {"the": "0", "</s>": None})
     refuse(folder, UNREADABLE)
 
 
@@ -148,13 +116,7 @@ def test_an_id_that_is_no_number_is_refused(copy_of, number):
     "name, make, message",
     [
         (Q, lambda all: all[Q][:5], r"weights encoder.*\(22, 5\).* \(22, 22\)"),
-        (Q, lambda all: all[Q][None], r"have the shape \(22, 22, 1\)"),
         (Q, lambda all: all[Q] * np.nan, "weights encoder/layer_0.* NaN"),
-        (
-            "model.encoder.layers.0.fc1.weight",
-            lambda all: all["model.encoder.layers.0.fc1.weight"].T,
-            UNREADABLE,
-        ),
         (
             "final_logits_bias",
             lambda all: all["final_logits_bias"][:, :9],
@@ -180,21 +142,11 @@ def test_weights_of_another_model_are_refused(copy_of, name, make, message):
     "changes, message",
     [
         ({"right-left": True}, "its setting right-left"),
-        ({"transformer-decoder-ffn-depth": 3}, "decoder-ffn-depth"),
         ({"transformer-decoder-dim-ffn": 7}, "decoder-dim-ffn"),
-        ({"input-types": ["class", "sequence"]}, "its setting input-types"),
-        ({"output-omit-bias": True}, "its setting output-omit-bias"),
-        ({"ulr": True}, "its setting ulr"),
-        ({"enc-depth": 2, "dec-depth": 2}, "it has (en|de)coder_l3_"),
         ({"dec-depth": 2}, "it has decoder_l3_"),
-        ({"enc-depth": "a"}, "its setting enc-depth is 'a'"),
-        ({"transformer-heads": 3}, "a multiple of `num_heads`, which is 3"),
         ({"type": "s2s"}, "exactly: its settings? .*type"),
         ({"tied-embeddings-all": False}, "its setting tied-embeddings-all"),
-        ({"transformer-decoder-autoreg": "rnn"}, "-decoder-autoreg"),
         ({"transformer-ffn-activation": "gelu"}, "transformer-ffn-activation"),
-        ({"transformer-preprocess": "n"}, "its setting transformer-preproc"),
-        ({"transformer-postprocess": "da"}, "its setting transformer-postp"),
     ],
 )
 def test_a_marian_model_of_other_settings_is_refused(copy_of, changes, message):
@@ -203,9 +155,8 @@ def test_a_marian_model_of_other_settings_is_refused(copy_of, changes, message):
     refuse(path.parent, message)
 
 
-@pytest.mark.parametrize("kind", ["hf", "npz"])
-def test_a_release_of_subword_nmt_is_no_missing_file(copy_of, kind):
-    folder = copy_of(kind)
+def test_a_release_of_subword_nmt_is_no_missing_file(copy_of):
+    folder = copy_of("npz")
     for side in ("source", "target"):
         (folder / f"{side}.spm").rename(folder / f"{side}.bpe")
     refuse(folder, r"subword-nmt \(source.bpe\), which is not supported")
