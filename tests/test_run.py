@@ -1,7 +1,6 @@
 """The one way in from Python: `kt.train` and `kt.Run`."""
 
 import dataclasses
-import errno
 import hashlib
 import json
 import os
@@ -20,7 +19,6 @@ from toy_trainings import pairs_of
 import keras_transformer as kt
 from keras_transformer.config import JobError, UserError
 from keras_transformer.exporting import saved_model
-from keras_transformer.machine import files
 from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.averaging import final_result
 from keras_transformer.training.request import understand
@@ -117,15 +115,6 @@ def test_pairs_of_a_begun_run_are_in_its_languages(run, in_memory, tmp_path):
         understand(run_dir=begun, corpus=in_memory, target_lang="ko")
 
 
-def test_a_file_named_like_a_split_in_memory_is_not_its_text(
-    run, tmp_path, monkeypatch, caplog
-):
-    (tmp_path / "train").write_text("other")
-    monkeypatch.chdir(tmp_path)
-    understand(run_dir=run.path.resolve())
-    assert not caplog.text
-
-
 def test_an_iterator_is_read_once_whatever_is_left_to_the_text():
     pairs = [("one", "eins"), ("two", "zwei")]
     corpus = {"train": iter(pairs), "val": iter(pairs[:1])}
@@ -164,20 +153,6 @@ def test_reports_and_cards_name_the_weights_that_were_loaded(
     names = [f"step-0000000{step:02}" for step in (7, 11, 13, 17)]
     assert report["checkpoints"] == names[:2]
     assert run.export(tmp_path / "exported").split()[:-1] == names
-
-
-def test_a_full_disk_is_one_sentence_in_python_too(
-    small_run, tmp_path, monkeypatch
-):
-    run = kt.Run(shutil.copytree(small_run, tmp_path / "run"))
-
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(files, "_flush", full)
-    message = f"{run.path}/evaluation.*: No space left on device; free space"
-    with pytest.raises(JobError, match=message):
-        run.evaluate(corpus={"test": [("a small dog", "ein Hund")]})
 
 
 @pytest.mark.stands_for("trainings that go on")

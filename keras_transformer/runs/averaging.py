@@ -82,19 +82,16 @@ class Chosen:
             LAST: "last weights",
             BEST: "weights of the best validation",
         }
+        said = names[self.better]
         if not self.step:
-            return self.averages
+            return said
         if not self.validation.keys() >= {AVERAGE, LAST}:
-            return f"{names[self.better]} (could not be validated)"
-        what, digits = {"loss": ("loss", 3), "bleu": ("BLEU", 1)}[self.by]
-        found = {which: x[self.by] for which, x in self.validation.items()}
-        value = found.pop(self.better)
-        said = f"{names[self.better]} (validation {what} {value:.{digits}f}"
-        for other in (which for which in names if which in found):
-            # From one checkpoint alone they are the same weights.
-            if len(self.checkpoints) > 1 or found[other] != value:
-                said += f"; {names[other]}: {found[other]:.{digits}f}"
-        return f"{said})"
+            return f"{said} (could not be validated)"
+        found = (
+            f"{which} {figures[self.by]:.4g}"
+            for which, figures in self.validation.items()
+        )
+        return f"{said} (validation {self.by}: {', '.join(found)})"
 
     def save(self) -> None:
         """Write `result.json`."""
@@ -181,16 +178,13 @@ def final_result(run_dir: str | os.PathLike) -> Chosen | None:
         return None
     if result.weights == files.checksum(path):
         return result
+    what = f"{path}, which has changed since it was written"
     if not kept:
         raise UserError(
-            f"{path} has changed since it was written, and there are no "
-            "checkpoints to use instead; restore it from a copy."
+            f"Expected the weights of the end of a training, found {what}, and "
+            "no checkpoints to use instead; restore it from a copy."
         )
-    logger.warning(
-        "Skipping %s, which has changed since it was written, so translations "
-        "may differ from before.",
-        path,
-    )
+    logger.warning("Skipping %s, so translations may differ from before.", what)
     return None
 
 
@@ -225,23 +219,26 @@ def choose_average(
     run_dir: pathlib.Path, run: RunConfig, average: int | None = None
 ) -> Chosen:
     """Choose checkpoints as `choose`, even if validation preferred others."""
+    if is_slim(run_dir):
+        raise UserError(
+            f"{run_dir} has no checkpoints any more, only the weights its "
+            "training ended with; leave out `average` to take them."
+        )
     if not list_checkpoints(run_dir):
-        if is_slim(run_dir):
-            raise UserError(
-                f"{run_dir} has no checkpoints any more, only the weights its "
-                "training ended with; leave out `average` to take them."
-            )
         raise UserError(
             f"{run_dir} has no checkpoint yet; train until it has written one."
         )
     found = newest_undamaged(run_dir, average or run.training.average)
-    count = len(found)
-    said = f"average of the last {count} checkpoints"
-    if count == 1:
-        said = "last checkpoint"
     names = tuple(path.name for path, _ in found)
-    checksum = found[-1][1]["files"][WEIGHTS_FILE]
-    return Chosen(names, checksum, said, averaged=count, run_dir=run_dir)
+    count, (_, newest) = len(found), found[-1]
+    said = f"average of the last {count} checkpoints"
+    return Chosen(
+        names,
+        newest["files"][WEIGHTS_FILE],
+        averages=said if count > 1 else "last checkpoint",
+        averaged=count,
+        run_dir=run_dir,
+    )
 
 
 def load(

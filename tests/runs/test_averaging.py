@@ -8,8 +8,7 @@ import pytest
 from sample_runs import make_tiny_model, tiny_run
 
 from keras_transformer.config import UserError
-from keras_transformer.runs import averaging, checkpoints
-from keras_transformer.runs.weights import Weights
+from keras_transformer.runs import averaging
 
 
 @pytest.fixture
@@ -31,25 +30,11 @@ def test_fewer_checkpoints_than_asked_are_averaged_with_a_word(run_dir, caplog):
     assert_is_average(model, 1, 2, 3)
 
 
-def test_a_single_checkpoint_is_counted_as_one(run_dir, caplog):
-    for path in checkpoints.list_checkpoints(run_dir)[1:]:
-        shutil.rmtree(path)
-    averaging.load(run_dir, average=50)
-    assert caplog.messages == [
-        f"Averaging only 1 checkpoint instead of 50: {run_dir} has no more."
-    ]
-
-
 def test_a_run_without_checkpoints_is_an_error(run_dir):
     shutil.rmtree(run_dir / "checkpoints")
     (run_dir / "checkpoints").mkdir()
     with pytest.raises(UserError, match="has no checkpoint yet"):
         averaging.load(run_dir)
-
-
-def test_averaging_nothing_is_an_error():
-    with pytest.raises(UserError, match="at least 1, received 0"):
-        Weights(average=0)
 
 
 def test_an_average_that_is_asked_for_is_one_of_checkpoints():

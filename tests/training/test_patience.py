@@ -234,8 +234,8 @@ def test_a_result_names_the_best_weights_and_what_decided():
     names = ("best-000000004",)
     result = Chosen(names, 7, "average", 9, BEST, found, by="bleu")
     assert result.sentence() == (
-        "weights of the best validation (validation BLEU 13.0; average: 12.0; "
-        "last weights: 11.0)"
+        "weights of the best validation (validation bleu: last 11, average "
+        "12, best 13)"
     )
 
 
