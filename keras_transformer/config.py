@@ -37,7 +37,7 @@ class SpecialIds(NamedTuple):
 
 
 OURS = SpecialIds()
-# What the models of an ensemble may average.
+# What several models may average.
 ENSEMBLE_MEANS = ("probabilities", "log-probabilities")
 SEARCH_PRECISIONS = ("float32", "bfloat16", "int8")
 EXPORT_PRECISIONS = ("float32", "float16", "bfloat16", "int8")

@@ -72,8 +72,7 @@ def distill(
     resumes after the last 1,000 texts that were translated.
 
     Example:
-        teacher = kt.Run("runs/seed-1", ensemble=["runs/seed-2"])
-        kt.distill(teacher, "runs/student", corpus="my-text", preset="tiny")
+        kt.distill("runs/big", "runs/student", corpus="my-text", preset="tiny")
 
     Args:
         teacher: A run, or its directory.

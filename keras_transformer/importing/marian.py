@@ -332,7 +332,7 @@ def _paths(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
 
 def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
     check_file(path)
-    with refusing(f"{path} is not a file of weights that Marian has written"):
+    with refusing(path, "a file of weights"):
         arrays = {
             name.removesuffix(".npy"): np.lib.format.read_array(io.BytesIO(x))
             for name, x in read_archive(path).items()
@@ -343,7 +343,7 @@ def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 def _settings(content: bytes, path: pathlib.Path) -> Settings:
     found = parse_yaml(content, path)
-    with refusing(f"Expected settings as YAML in {path}, cannot read it"):
+    with refusing(path, "a file of settings"):
         return Settings(dict(found), path)
 
 
@@ -356,7 +356,7 @@ def _ids_of(path: pathlib.Path) -> dict[str, int]:
 
 
 def _vocabulary(path: pathlib.Path) -> dict[str, int]:
-    with refusing(f"Expected ids of pieces as YAML in {path}, cannot read it"):
+    with refusing(path, "a vocabulary"):
         text = read_bytes(path).decode("utf-8-sig").translate(_HIDDEN)
         # Plain, so that the piece "no" is not False and "1" not a number.
         found = parse_yaml(text, path, plain=True)
@@ -364,7 +364,7 @@ def _vocabulary(path: pathlib.Path) -> dict[str, int]:
 
 
 def _read_json(path: pathlib.Path) -> dict[str, Any]:
-    with refusing(f"Expected an object of JSON in {path}, cannot read it"):
+    with refusing(path, "an object of JSON"):
         return dict(json.loads(read_bytes(path)))
 
 

@@ -137,11 +137,8 @@ def read(folder: pathlib.Path) -> Imported:
 def read_heads(folder: pathlib.Path) -> int:
     """Read the number of heads, which no weight's shape shows."""
     path = folder / _DESCRIPTION
-    with refusing(
-        f"Expected the source of the model at {path}, cannot read it",
-        advice=f"copy the {_DESCRIPTION} that OpenNMT-tf wrote into its model "
-        "directory",
-    ):
+    advice = "copy that which OpenNMT-tf wrote into its model directory"
+    with refusing(path, "the source of a model", advice=advice):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         calls = [x for x in ast.walk(tree) if isinstance(x, ast.Call)]
         names = [ast.unparse(call.func) for call in calls]
@@ -294,12 +291,8 @@ def _variables(folder: pathlib.Path) -> dict[str, np.ndarray]:
     advice = "copy the whole folder"
     if set("[\\") & set(str(folder.resolve())):
         advice = "TensorFlow takes brackets in a path for a pattern: rename it"
-    with refusing(
-        f"Expected the files that {folder / CHECKPOINT} names, cannot read "
-        "them",
-        tf.errors.OpError,
-        advice=advice,
-    ):
+    path = folder / CHECKPOINT
+    with refusing(path, "of a whole model", tf.errors.OpError, advice=advice):
         state = tf.train.latest_checkpoint(str(folder))
         reader = tf.train.load_checkpoint(state)
         for name in reader.get_variable_to_shape_map():

@@ -60,12 +60,7 @@ def import_run(
     """
     path = layout.check_empty(run_dir)
     directory = pathlib.Path(directory)
-    with refusing(
-        f"The model in {directory} cannot be imported, since its files do not "
-        "fit together or one is damaged",
-        tf.errors.OpError,
-        advice="download them again",
-    ):
+    with refusing(directory, "a whole model", tf.errors.OpError):
         imported = read(directory)
         run = _config(
             imported,

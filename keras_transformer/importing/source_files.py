@@ -84,11 +84,12 @@ def check_file(path: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def refusing(
-    sentence: str,
+    path: pathlib.Path,
+    kind: str,
     *errors: type[Exception],
     advice: str = "download it again",
 ) -> Iterator[None]:
-    """Turn what a file of other content raises into a sentence.
+    """Turn what a file of another kind raises into a sentence.
 
     `errors` are those of a package, besides Python's own.
     """
@@ -99,7 +100,9 @@ def refusing(
     except (*_MISFITS, *errors) as error:
         # TensorFlow and PyYAML write several lines.
         what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        raise UserError(f"{sentence} ({what}); {advice}.") from error
+        raise UserError(
+            f"{path} is not {kind} that can be read ({what}); {advice}."
+        ) from error
 
 
 def read_bytes(path: pathlib.Path) -> bytes:
@@ -119,11 +122,8 @@ def parse_yaml(
     kind = "BaseLoader" if plain else "SafeLoader"
     loader = getattr(yaml, f"C{kind}", getattr(yaml, kind))
     depth = 0
-    with refusing(
-        f"Expected plain YAML in {path}, cannot read it",
-        yaml.YAMLError,
-        advice="download it again, or write out what aliases stand for",
-    ):
+    advice = "download it again, or write out what aliases stand for"
+    with refusing(path, "plain YAML", yaml.YAMLError, advice=advice):
         for event in yaml.parse(content, loader):
             if isinstance(event, yaml.CollectionStartEvent):
                 depth += 1
@@ -165,7 +165,7 @@ def read_archive(path: pathlib.Path) -> dict[str, bytes]:
 def read_sentencepiece(path: pathlib.Path) -> bytes:
     """Read a serialised sentencepiece model."""
     model = read_bytes(path)
-    with refusing(f"Expected a sentencepiece model in {path}, cannot read it"):
+    with refusing(path, "a sentencepiece model"):
         sentencepiece.SentencePieceProcessor(model_proto=model)
         # An empty model and the first half of one parse, but fail here.
         if not parse_model(model).HasField("trainer_spec"):
@@ -192,7 +192,7 @@ _DTYPES = {
     "BFloat16Storage": "bfloat16",
     "LongStorage": "int64",
 }
-_NO_WEIGHTS = "{} is not a file of weights that can be read"
+_WEIGHTS = "a file of weights"
 # Returns the values of a storage by its dtype, its key and their number.
 _Storage = Callable[[str, str, int], np.ndarray]
 
@@ -200,7 +200,7 @@ _Storage = Callable[[str, str, int], np.ndarray]
 def read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
     """Read a file in the safetensors format."""
     safetensors = extras.needs("safetensors", "import")
-    with refusing(_NO_WEIGHTS.format(path), safetensors.SafetensorError):
+    with refusing(path, _WEIGHTS, safetensors.SafetensorError):
         return {
             name: _values(of["data"], _DTYPES[of["dtype"]]).reshape(of["shape"])
             for name, of in safetensors.deserialize(read_bytes(path))
@@ -210,11 +210,7 @@ def read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
 def read_pickle(path: pathlib.Path) -> dict[str, np.ndarray]:
     """Read a `state_dict` that any version of `torch.save` wrote."""
     check_file(path)
-    with refusing(
-        _NO_WEIGHTS.format(path),
-        advice="download it again, or give the model.safetensors of the same "
-        "model",
-    ):
+    with refusing(path, _WEIGHTS):
         if zipfile.is_zipfile(path):
             state = _read_zip(read_archive(path))
         else:

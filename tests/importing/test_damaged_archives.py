@@ -69,7 +69,7 @@ def test_damaged_weights_are_refused(originals, tmp_path, name, read):
     content = (originals / name).read_bytes()
 
     def read_all(path):
-        with refusing("Expected whole files"):
+        with refusing(path, "whole"):
             read(path)
 
     path = tmp_path / pathlib.Path(name).name

@@ -15,7 +15,7 @@ from keras_transformer.run import Run
 from keras_transformer.runs.run_config import RunConfig
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:abc\n"
-UNREADABLE = "cannot be imported"
+UNREADABLE = "cannot be imported|is not a whole model"
 Q = "model.encoder.layers.0.self_attn.q_proj.weight"
 TABLE = "model.shared.weight"
 
@@ -27,7 +27,7 @@ def refuse(folder, message):
 
 
 DATA = "ckpt-600.data-00000-of-00001"
-NAMED = "the files that .*checkpoint names"
+NAMED = "checkpoint is not of a whole model"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_part_of_a_sentencepiece_model_is_named(copy_of, kind, name, part):
     path = copy_of(kind) / name
     whole = path.read_bytes()
     path.write_bytes(whole[: int(part * len(whole))])
-    refuse(path.parent, f"Expected a sentencepiece model in .*{name}")
+    refuse(path.parent, f"{name} is not a sentencepiece model")
 
 
 @pytest.mark.parametrize(
@@ -222,14 +222,17 @@ def test_an_array_alone_is_no_model_of_marian(copy_of):
     path = copy_of("npz") / "opus.npz"
     with open(path, "wb") as file:
         np.save(file, np.zeros(3))
-    refuse(path.parent, "not a file of weights that Marian has written")
+    refuse(path.parent, "not a file of weights")
 
 
 @pytest.mark.parametrize(
     "changes, message",
     [
         ({"source_sequence_controls": "x"}, UNREADABLE),
-        ({"source_tokenization": "broken.yaml2"}, "YAML in .*broken.yaml2"),
+        (
+            {"source_tokenization": "broken.yaml2"},
+            "broken.yaml2 is not plain YAML",
+        ),
         (
             {"target_tokenization": {"type": "A", "params": "abc"}},
             UNREADABLE,
