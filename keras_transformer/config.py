@@ -4,6 +4,7 @@ It imports neither Keras nor TensorFlow, so reading a configuration is instant.
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -241,17 +242,11 @@ class TrainingConfig:
     average: int = setting(
         5, "checkpoints averaged at the end (6.1)", may_change=True
     )
-    checkpoint_minutes: float = setting(
-        10.0,
-        "minutes between checkpoints; since they follow the clock, stopping "
-        "and resuming changes which weights are averaged",
-        within="(0, inf)",
-        may_change=True,
-    )
-    checkpoint_steps: int | None = setting(
-        None,
-        "updates between checkpoints, instead of minutes",
-        instead_of="checkpoint_minutes",
+    checkpoint_every: str = setting(
+        "10m",
+        "minutes between checkpoints (10m), or updates (100); since minutes "
+        "follow the clock, stopping and resuming then changes which weights "
+        "are averaged",
         may_change=True,
     )
     keep_checkpoints: int = setting(
@@ -294,11 +289,10 @@ class TrainingConfig:
         "has no validation split; the text decides which pairs, not the seed",
         within="(0, 1)",
     )
-    length_growth: float | None = setting(
-        None,
-        "ratio between successive lengths that batches are padded to; if "
-        "not given, 1.06, or 1.15 if a run begins with XLA, which compiles "
-        "each shape anew",
+    length_growth: float = setting(
+        1.06,
+        "ratio between successive lengths that batches are padded to; a GPU "
+        "compiles each shape once",
         within="(1, 2]",
     )
 
@@ -310,6 +304,20 @@ class TrainingConfig:
                 f"at least {self.average}, the `average` at the end",
                 self.keep_checkpoints,
             )
+        every = self.checkpoint_every
+        is_known = re.fullmatch(r"\d+|\d+(\.\d+)?m", every)
+        if not is_known or not float(every.removesuffix("m")):
+            raise SettingError(
+                "checkpoint_every",
+                "minutes such as 10m, or updates such as 100",
+                every,
+            )
+
+    def is_checkpoint_due(self, step: int, seconds: float) -> bool:
+        """Return whether to save after an update, `seconds` after the last."""
+        if self.checkpoint_every.endswith("m"):
+            return seconds >= 60 * float(self.checkpoint_every[:-1])
+        return step % int(self.checkpoint_every) == 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -452,15 +460,6 @@ SETTINGS: Mapping[str, dataclasses.Field] = MappingProxyType(
             *dataclasses.fields(TrainingConfig),
             *_OF_RUN,
         )
-    }
-)
-# The setting that each one excludes, if it does.
-EXCLUDED: Mapping[str, str] = MappingProxyType(
-    {
-        one: other
-        for field in SETTINGS.values()
-        if (excluded := setting_of(field).instead_of)
-        for one, other in ((field.name, excluded), (excluded, field.name))
     }
 )
 

@@ -72,7 +72,6 @@ class Setting:
         flag: Whether command lines have a flag for it.
         metavar: What the flag's help calls the value.
         of_layers: Whether the layers of a model's stacks take it.
-        instead_of: A setting that it excludes; the one given later counts.
         several: Says that it is a list, and of what; each item has a flag.
         or_object: Whether something of another type may stand in for it,
             which is checked where it is used.
@@ -86,7 +85,6 @@ class Setting:
     flag: bool = True
     metavar: str | None = None
     of_layers: bool = False
-    instead_of: str | None = None
     several: str | None = None
     or_object: bool = False
     may_change: bool = False

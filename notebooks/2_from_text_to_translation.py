@@ -661,9 +661,8 @@ settings = dict(
     ffn_dim=128,
     warmup_steps=200,
     validation_steps=50,
-    checkpoint_steps=10,
+    checkpoint_every="10",
     keep_checkpoints=30,
-    xla="off",  # On a GPU, compiling pays off in longer trainings.
 )
 whole = kt.train("runs/whole", steps=50, **settings)
 

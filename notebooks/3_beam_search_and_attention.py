@@ -331,7 +331,6 @@ run = kt.train(
     warmup_steps=300,
     learning_rate_scale=0.35,
     validation_steps=250,
-    xla="off",  # On a GPU, compiling pays off in longer trainings.
 )
 translator = run.translator()
 test = list(kt.open_corpus("demo").pairs("test"))

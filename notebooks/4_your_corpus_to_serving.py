@@ -239,8 +239,7 @@ settings = dict(
     ffn_dim=128,
     warmup_steps=200,
     validation_steps=50,
-    checkpoint_steps=50,
-    xla="off",  # On a GPU, compiling pays off in longer trainings.
+    checkpoint_every="50",
 )
 
 # %% [markdown]

@@ -57,12 +57,43 @@ def test_presets_cannot_be_changed_by_mistake():
 def test_a_run_comes_back_as_it_was_saved(tmp_path):
     run = run_of(
         {"positions": "learned", "dropout": 0.0},
-        {"checkpoint_steps": 17, "checkpoint_minutes": 2.5},
+        {"checkpoint_every": "2.5m"},
         corpus="Größe/語料",
     )
     run.save(tmp_path)
     assert RunConfig.load(tmp_path) == run
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+@pytest.mark.parametrize(
+    "minutes, steps, every", [(2.5, None, "2.5m"), (2.5, 17, "17")]
+)
+def test_an_older_run_says_when_it_saves_in_two_settings(
+    tmp_path, minutes, steps, every
+):
+    run_of({}, {"checkpoint_every": every}).save(tmp_path)
+    path = tmp_path / "config.json"
+    fields = json.loads(path.read_text())
+    del fields["training"]["checkpoint_every"]
+    fields["training"]["checkpoint_minutes"] = minutes
+    fields["training"]["checkpoint_steps"] = steps
+    fields["training"]["length_growth"] = None
+    path.write_text(json.dumps(fields))
+    read = RunConfig.load(tmp_path).training
+    assert (read.checkpoint_every, read.length_growth) == (every, 1.06)
+
+
+@pytest.mark.parametrize("every", ["0", "0m", "0.0m", "m", "1.5", "-3", "10 m"])
+def test_an_interval_is_of_updates_or_of_minutes(every):
+    with pytest.raises(UserError, match="`checkpoint_every` to be minutes"):
+        TrainingConfig(checkpoint_every=every)
+
+
+def test_a_checkpoint_is_due_by_updates_or_by_the_clock():
+    by_updates = TrainingConfig(checkpoint_every="7").is_checkpoint_due
+    assert [n for n in range(1, 22) if by_updates(n, 1e9)] == [7, 14, 21]
+    by_minutes = TrainingConfig(checkpoint_every="0.5m").is_checkpoint_due
+    assert by_minutes(3, 30.0) and not by_minutes(3, 29.9)
 
 
 def test_a_save_that_fails_leaves_the_old_configuration(tmp_path, monkeypatch):

@@ -96,7 +96,7 @@ def test_a_preset_has_the_papers_shape_and_recipe(preset):
         assert training.batch_tokens == 25_000
         assert training.warmup_steps == 4_000
         assert training.learning_rate_scale == 1.0
-        assert training.checkpoint_minutes == 10
+        assert training.checkpoint_every == "10m"
         assert training.average == (20 if preset.startswith("big") else 5)
 
 

@@ -24,7 +24,7 @@ from keras_transformer.runs.averaging import final_result
 from keras_transformer.training.request import understand
 
 SETTINGS = dict(
-    **toy_trainings.SETTINGS, checkpoint_steps=2, validation_steps=100
+    **toy_trainings.SETTINGS, checkpoint_every="2", validation_steps=100
 )
 
 

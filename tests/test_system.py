@@ -31,7 +31,7 @@ def run_dir(tmp_path_factory):
         *("--key-dim", "16", "--value-dim", "16", "--dropout", "0"),
         *("--steps", "600", "--warmup-steps", "100"),
         *("--learning-rate-scale", "0.25"),
-        *("--checkpoint-steps", "50", "--validation-steps", "600"),
+        *("--checkpoint-every", "50", "--validation-steps", "600"),
     )
     assert code == 0
     return folder / "run"

@@ -104,7 +104,7 @@ def trained(command):
         *("train", "--preset", "demo", "--corpus", ".", "--run-dir", "run"),
         *("--num-layers", "1", "--d-model", "32", "--ffn-dim", "32"),
         *("--vocab-size", "310", "--batch-tokens", "512", "--steps", "4"),
-        *("--checkpoint-steps", "2", "--validation-steps", "4"),
+        *("--checkpoint-every", "2", "--validation-steps", "4"),
     )
     return command.folder / "run"
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.commands import command_line
 from keras_transformer.config import (
-    EXCLUDED,
     MAX_SOURCE_LENGTH,
     RUN_SEARCH,
     JobError,
@@ -56,8 +55,6 @@ def add(
             known = {"action": "store_const", "const": True}
         elif about.choices:
             known["metavar"] = field.name.upper()
-        if field.name in EXCLUDED:
-            known["action"] = _Instead
         ending = default or ""
         if about.several:
             known["action"] = "append"
@@ -70,20 +67,6 @@ def add(
             help=re.sub(r"`(\w+)`", lambda name: flag(name[1]), text),
             **known,
         )
-
-
-class _Instead(argparse.Action):
-    """Stores a value, and clears the setting that the value excludes."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        setattr(namespace, self.dest, values)
-        setattr(namespace, EXCLUDED[self.dest], None)
 
 
 def given(

@@ -13,13 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_transformer.config import TrainingConfig
 from keras_transformer.data.records import TokenisedCorpus
 
-# The growth of the ladder of lengths, and the one for XLA, which compiles every
-# shape. Among those in `benchmarks/scale.md` it has the least sum of
-# compilations (15 s a shape) and computed padding over a training of 12 hours.
-LENGTH_GROWTH = 1.06
-XLA_LENGTH_GROWTH = 1.15
+# The growth of the ladder of lengths.
+LENGTH_GROWTH = TrainingConfig.length_growth
 # The shorter side of a batch is padded to one of these shares of the longer.
 SHORT_SHARES = (0.75, 0.88, 1.0)
 # Pairs at a time.

@@ -138,8 +138,6 @@ class RunConfig:
             initial = {"run_dir": str(pathlib.Path(init_from).resolve())}
         preset = preset or "base"
         row = presets.preset_of(preset)
-        if "checkpoint_minutes" in settings:
-            settings.setdefault("checkpoint_steps", None)  # Not the preset's.
         model = _pop_into(settings, row.model)
         training = _pop_into(settings, row.training)
         search = _pop_into(settings, (source or row).search)
@@ -217,8 +215,6 @@ class RunConfig:
                 value = config.checked(name, value)
             if name in SETTINGS and setting_of(SETTINGS[name]).may_change:
                 changes[name] = value
-                if name == "checkpoint_minutes":
-                    changes.setdefault("checkpoint_steps", None)
             elif value != known[name]:
                 differs[name] = value
         if differs:
@@ -276,6 +272,7 @@ class RunConfig:
             fields.setdefault("version", None)
             version = fields["version"] or version
             fields.pop("fingerprints", None)  # Once kept of the text.
+            _convert(fields["training"])
             removed = _pop_removed(fields["training"])
             if removed:
                 fields["removed"] = removed
@@ -361,6 +358,16 @@ def _unknown(name: str) -> UserError:
 
 
 _warn_once = functools.cache(logger.warning)  # Verbs read it several times.
+
+
+def _convert(training: dict[str, Any]) -> None:
+    """Say what earlier versions said in the words of this one."""
+    minutes = training.pop("checkpoint_minutes", None)
+    steps = training.pop("checkpoint_steps", None)
+    if steps or minutes:
+        training["checkpoint_every"] = str(steps or f"{minutes:g}m")
+    if training.get("length_growth", 0) is None:  # The default.
+        del training["length_growth"]
 
 
 def _pop_removed(training: dict[str, Any]) -> dict[str, Any]:

@@ -13,11 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import TrainingConfig
-from keras_transformer.data.batch_plan import (
-    LENGTH_GROWTH,
-    XLA_LENGTH_GROWTH,
-    BatchPlan,
-)
+from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import NUM_SPECIAL, Tokenizer
 from keras_transformer.layers import TiedEmbedding
@@ -47,7 +43,6 @@ def build_model(session: Session) -> Transformer:
             epsilon=1e-9,
         ),
         loss=SmoothedCrossEntropy(recipe.label_smoothing),
-        jit_compile=compiles(session.xla),
         accumulate=session.accumulate,
     )
     model.optimizer.build(model.trainable_variables)
@@ -165,26 +160,6 @@ def _rows_of(old: Tokenizer, new: Tokenizer) -> np.ndarray:
     return np.array(roles + [place.get(name, -1) for name in names])
 
 
-def compiles(xla: str) -> bool:
-    """Return whether XLA compiles the gradient for a setting of `xla`."""
-    if xla == "auto":
-        return bool(tf.config.list_logical_devices("GPU"))
-    return xla == "on"
-
-
-def choose_lengths(run: RunConfig, xla: bool) -> RunConfig:
-    """Fill in `length_growth` of a run that begins, if it is not given.
-
-    XLA compiles every shape of a batch, so it gets fewer of them. Batches must
-    not change in the middle of a run.
-    """
-    if run.training.length_growth is not None:
-        return run
-    growth = XLA_LENGTH_GROWTH if xla else LENGTH_GROWTH
-    recipe = dataclasses.replace(run.training, length_growth=growth)
-    return dataclasses.replace(run, training=recipe)
-
-
 def warn_of_warm_up(recipe: TrainingConfig, steps: int) -> None:
     """Warn if a training ends while its rate still rises (5.3)."""
     if steps < recipe.warmup_steps:
@@ -202,5 +177,5 @@ def plan_batches(corpus: TokenisedCorpus, recipe: TrainingConfig) -> BatchPlan:
         corpus,
         recipe.batch_tokens,
         recipe.seed,
-        length_growth=recipe.length_growth or LENGTH_GROWTH,
+        length_growth=recipe.length_growth,
     )

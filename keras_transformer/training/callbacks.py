@@ -186,8 +186,7 @@ class SaveCheckpoints(keras.callbacks.Callback):
     # Writes a checkpoint, temporary or not, and returns its path.
     write: Callable[[Progress, bool], pathlib.Path]
     now: Callable[[], Progress]
-    minutes: float  # Between checkpoints.
-    steps: int | None  # Between checkpoints; overrules the minutes.
+    is_due: Callable[[int, float], bool]  # As of `TrainingConfig`.
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -195,11 +194,7 @@ class SaveCheckpoints(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         now = self.now()
-        if self.steps:
-            due = now.step % self.steps == 0
-        else:
-            due = now.seconds - self.saved.seconds >= 60 * self.minutes
-        if due:
+        if self.is_due(now.step, now.seconds - self.saved.seconds):
             self.save(now, is_temporary=False)
 
     def on_train_end(self, logs: Logs = None) -> None:

@@ -15,7 +15,6 @@ import rich.console
 import rich.progress
 import tensorflow as tf
 
-from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.optimizers import TransformerSchedule
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
@@ -198,40 +197,3 @@ def _clock(seconds: float) -> str:
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}"
-
-
-@dataclasses.dataclass(eq=False)
-class Compilations(keras.callbacks.Callback):
-    """Logs every batch shape at its first step.
-
-    XLA compiles a step for each of `plan.shapes()`, anew in every session.
-    TensorFlow 2.21 can keep them in a folder, but fails if it cannot write
-    there or a file is damaged.
-    """
-
-    plan: BatchPlan
-    step: int  # The update that training resumes from.
-
-    def __post_init__(self) -> None:
-        super().__init__()
-        # Seconds of the first step, by shape (B, S, T).
-        self.seen: dict[tuple[int, int, int], float] = {}
-
-    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
-        self.started = time.monotonic()
-
-    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        shape = self.plan.shape(self.step)
-        self.step += 1
-        if shape in self.seen:
-            return
-        self.seen[shape] = time.monotonic() - self.started
-        logger.info(
-            "XLA: compiled (B, S, T) = %s in %.1f s; %d of %d shapes, %.0f s "
-            "in all.",
-            shape,
-            self.seen[shape],
-            len(self.seen),
-            len(self.plan.shapes()),
-            sum(self.seen.values()),
-        )

@@ -24,7 +24,6 @@ from keras_transformer.data.inspection import Inspection, Row
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.machine import devices, exhaustion
 from keras_transformer.model import Transformer
-from keras_transformer.runs.layout import has_begun
 from keras_transformer.settings import with_settings
 from keras_transformer.training import building, preparation, workers
 from keras_transformer.training.display import heartbeat
@@ -109,8 +108,6 @@ def planned(session: Session) -> tuple[Session, BatchPlan, list[Row]]:
         for pair in looking.watch(corpus.pairs(run.train_split)):
             if len(head) < HEAD_PAIRS:
                 head.append(pair)
-    if not has_begun(session.run_dir):
-        run = building.choose_lengths(run, building.compiles(session.xla))
         session = dataclasses.replace(session, run=run)
     splits = {run.train_split: head, run.validation_split: head[:1]}
     text = open_corpus(splits, run.source_lang, run.target_lang)

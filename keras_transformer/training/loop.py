@@ -30,15 +30,13 @@ from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig, load_vocabulary
 from keras_transformer.training import callbacks, ending, workers
 from keras_transformer.training.building import (
-    choose_lengths,
-    compiles,
     local_copy,
     plan_batches,
     restore_model,
     schedule_of,
     warn_of_warm_up,
 )
-from keras_transformer.training.display import Compilations, TrainingDisplay
+from keras_transformer.training.display import TrainingDisplay
 from keras_transformer.training.preparation import check_beginning, prepare
 from keras_transformer.training.request import Session, session_of_begun
 from keras_transformer.training.validation import (
@@ -184,9 +182,6 @@ def _train(
 ) -> signal.Signals | None:
     """Train on this machine, or as the chief of several."""
     run_dir = session.run_dir
-    if not layout.has_begun(run_dir):
-        run = choose_lengths(session.run, compiles(session.xla))
-        session = dataclasses.replace(session, run=run)
     run, tokenizer, plan, validation, watched = prepare(session)
     session = dataclasses.replace(session, run=run)
     workers.meet(strategy)  # The others now read the files.
@@ -318,12 +313,9 @@ def _fit(
     # Called in this order.
     own = [
         stopwatch,  # First: all others ask it for the progress.
-        *([Compilations(plan, start.step)] if model.xla else []),
         guard,  # Before a checkpoint of weights that are not finite.
         # First of the slow ones, so that a second signal finds it done.
-        callbacks.SaveCheckpoints(
-            save, now, recipe.checkpoint_minutes, recipe.checkpoint_steps
-        ),
+        callbacks.SaveCheckpoints(save, now, recipe.is_checkpoint_due),
         stop,  # So that no validation begins after a signal.
         display,  # Its row is that of the step, to which validation adds.
         validation,

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from keras_transformer.config import (
-    EXCLUDED,
     SETTINGS,
     ModelConfig,
     SettingError,
@@ -58,11 +57,10 @@ ENOUGH_FOR_BASE = 100_000
 class Session:
     """A training as it was asked for, and what that makes of it.
 
-    A later session may choose `minutes`, `strategy`, `accumulate`, `xla` and
+    A later session may choose `minutes`, `strategy`, `accumulate` and
     `callbacks` anew; all else stays as the run began. Every update has the same
     batch and learning rate. Another `strategy` or `accumulate` changes the
-    draws of dropout and the rounding of sums. When a run begins, `xla` chooses
-    the recipe's `length_growth`, unless that is given; the run keeps it.
+    draws of dropout and the rounding of sums.
 
     Attributes:
         settings: Those given of the model, its training and its search.
@@ -142,12 +140,6 @@ class Session:
         1,
         "micro-batches into which a replica splits its share of a batch",
     )
-    xla: str = setting(
-        "auto",
-        "whether XLA compiles the gradient, once for each batch shape (auto: "
-        "on GPUs only)",
-        choices=("auto", "on", "off"),
-    )
     callbacks: Sequence[Any] = setting(
         (),
         "Keras callbacks, called after the package's own, on the first worker "
@@ -212,16 +204,11 @@ def understand(**arguments: Any) -> Session:
         UserError: If they make no sense, or do not fit the run.
     """
     given = {name: x for name, x in arguments.items() if x is not None}
-    for name, other in EXCLUDED.items():
-        if name in given and other in given:
-            raise UserError(
-                f"Expected `{name}` or `{other}`, received both; leave one out."
-            )
     if "recipe" in given:
-        skipped = {EXCLUDED.get(name) for name in given}
+        skipped = set()
         if "init_from" in given:  # Whose weights have a shape.
             shape = {field.name for field in dataclasses.fields(ModelConfig)}
-            skipped |= shape - {"dropout"}
+            skipped = shape - {"dropout"}
         for name, value in recipe(given["recipe"]).items():
             if name not in skipped:
                 given.setdefault(name, value)

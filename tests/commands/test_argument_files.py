@@ -63,7 +63,7 @@ def test_the_last_source_of_corpora_replaces_those_of_files(tmp_path):
     assert with_files([x, y]) == of_y
     assert with_files([x, "--corpus", "z", y]) == ["--corpus", "z"]
     assert with_files([y, x, "--corpus=z"]) == ["--corpus=z"]
-    assert with_files([y, "--checkpoint-steps", "3"])[:-2] == of_y
+    assert with_files([y, "--checkpoint-every", "3"])[:-2] == of_y
 
 
 NO_FILE = (

@@ -82,7 +82,7 @@ class Job:
             *("--preset", "demo", "--corpus", str(self.corpus)),
             *("--vocab-size", "300", "--num-layers", "1", "--d-model", "14"),
             *("--num-heads", "2", "--ffn-dim", "17", "--batch-tokens", "256"),
-            *("--steps", str(steps), "--checkpoint-steps", "7"),
+            *("--steps", str(steps), "--checkpoint-every", "7"),
             *("--validation-steps", str(steps)),
         ]
         commands = folder / "bin"

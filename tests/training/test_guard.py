@@ -152,7 +152,7 @@ def test_a_training_that_blows_up_ends_with_one_sentence(
     run_dir = tmp_path / "run"
     argv = [
         *("--preset", "toy", "--corpus", str(corpus)),
-        *("--run-dir", str(run_dir), "--checkpoint-steps", "1"),
+        *("--run-dir", str(run_dir), "--checkpoint-every", "1"),
         # After one update the weights are about 1e29, so the next loss is
         # a difference of infinities.
         *("--learning-rate-scale", "1e30"),

@@ -12,29 +12,21 @@ from keras_transformer.config import JobError
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.presets import PRESETS
 from keras_transformer.training import loop, preparation
-from keras_transformer.training.building import choose_lengths, plan_batches
+from keras_transformer.training.building import plan_batches
 
 
-def asked_for(growth=None):
+def asked_for():
     preset = PRESETS["tiny"]
-    recipe = dataclasses.replace(preset.training, length_growth=growth)
-    return make_run(preset.model, recipe)
+    return make_run(preset.model, preset.training)
 
 
 @pytest.mark.parametrize(
-    "growth, xla, chosen",
-    [(None, True, 1.15), (None, False, 1.06), (1.3, True, 1.3)],
+    "given, ladder", [({}, 1.06), ({"length_growth": 1.3}, 1.3)]
 )
-def test_where_a_run_begins_xla_asks_for_fewer_shapes(growth, xla, chosen):
-    begun = choose_lengths(asked_for(growth), xla)
-    assert begun.training.length_growth == chosen
-
-
-@pytest.mark.parametrize("growth, ladder", [(None, 1.06), (1.3, 1.3)])
-def test_the_plan_is_that_of_the_recipe(growth, ladder):
+def test_the_plan_is_that_of_the_recipe(given, ladder):
     corpus = natural_corpus(503)
     recipe = dataclasses.replace(
-        PRESETS["tiny"].training, batch_tokens=509, length_growth=growth
+        PRESETS["tiny"].training, batch_tokens=509, **given
     )
     plan = plan_batches(corpus, recipe)
     expected = BatchPlan(corpus, 509, recipe.seed, length_growth=ladder)
@@ -66,16 +58,12 @@ def test_a_resumed_run_has_the_batches_it_began_with(
     monkeypatch.setattr(
         preparation, "_describe", lambda run, plan, _: plans.append(plan)
     )
-    for name, choices in (("with", ("on", "off")), ("without", ("off", "on"))):
-        for xla in choices:
-            argv = digit_arguments(corpus, tmp_path / name, "--xla", xla)
-            assert train_on_digits(*argv) == 1
-            step = tmp_path / name / "checkpoints" / "step-000000001"
-            step.mkdir(parents=True, exist_ok=True)  # As if it had begun.
-        config = json.loads((tmp_path / name / "config.json").read_text())
-        growth = config["training"]["length_growth"]
-        assert growth == {"with": 1.15, "without": 1.06}[name]
-    first, again, other, other_again = (plan.shapes() for plan in plans)
+    for growth in (["--length-growth", "1.3"], []):
+        argv = digit_arguments(corpus, tmp_path / "run", *growth)
+        assert train_on_digits(*argv) == 1
+        step = tmp_path / "run" / "checkpoints" / "step-000000001"
+        step.mkdir(parents=True, exist_ok=True)  # As if it had begun.
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["training"]["length_growth"] == 1.3
+    first, again = (plan.shapes() for plan in plans)
     assert first == again
-    assert other == other_again
-    assert first != other

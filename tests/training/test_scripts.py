@@ -16,7 +16,7 @@ SETTINGS = dict(
     steps=800,
     warmup_steps=100,
     learning_rate_scale=0.5,
-    checkpoint_steps=20,
+    checkpoint_every="20",
     validation_steps=800,
     target_bleu=None,
 )

@@ -43,7 +43,7 @@ def updates(run_dir):
 def test_a_validation_that_a_kill_left_undone_still_ends_the_training(
     corpus, tmp_path, monkeypatch, rhythm
 ):
-    rhythm = dict(checkpoint_steps=4, **rhythm)
+    rhythm = dict(checkpoint_every="4", **rhythm)
     with monkeypatch.context() as patch:
         patch.setattr(Validation, "validate", kill)
         with pytest.raises(Killed):

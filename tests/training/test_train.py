@@ -26,7 +26,7 @@ def arguments(corpus, run_dir, *more):
         corpus,
         run_dir,
         *("--warmup-steps", "20", "--steps", "30"),
-        *("--checkpoint-steps", "7", "--validation-steps", "20"),
+        *("--checkpoint-every", "7", "--validation-steps", "20"),
         *more,
     )
 
@@ -149,8 +149,7 @@ def test_a_run_of_another_configuration_is_refused_by_field(
 MAY_CHANGE = {
     "steps": 11,
     "average": 3,
-    "checkpoint_minutes": 11.0,
-    "checkpoint_steps": 11,
+    "checkpoint_every": "11m",
     "keep_checkpoints": 11,
     "validation_steps": 11,
     "target_bleu": 11.0,
@@ -188,8 +187,6 @@ def test_a_resumed_run_takes_over_what_may_change_and_nothing_else(
         now = saved.with_changes({name: value}, finished)
         parts = (now.training, now.search)
         assert [getattr(x, name) for x in parts if hasattr(x, name)] == [value]
-        if name == "checkpoint_minutes":
-            assert now.training.checkpoint_steps is None
         return
     said = f"says {re.escape(str(value))}(.0)?;"
     with pytest.raises(

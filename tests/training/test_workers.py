@@ -249,7 +249,7 @@ def arguments(corpus, run_dir, steps):
     return [
         *digit_arguments(corpus, run_dir),
         *("--warmup-steps", "20", "--learning-rate-scale", "0.35"),
-        *("--steps", str(steps), "--checkpoint-steps", "7"),
+        *("--steps", str(steps), "--checkpoint-every", "7"),
         *("--validation-steps", "20", "--dropout", "0"),
     ]
 
