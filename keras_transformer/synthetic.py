@@ -29,7 +29,7 @@ from keras_transformer.data.languages import language_of, words_of
 from keras_transformer.data.texts import Pair, checked_texts
 from keras_transformer.machine import exhaustion, files
 from keras_transformer.run import Run, train
-from keras_transformer.runs import lock
+from keras_transformer.runs import layout
 from keras_transformer.runs.layout import DISTILLED, TOKENIZER_FILE
 from keras_transformer.runs.run_config import begun_config, load_vocabulary
 from keras_transformer.training.preparation import check_tags
@@ -144,7 +144,7 @@ def distill(
             **{name: corpus.pairs(name) for name in copied},
         }
 
-    with log_shown(), lock.only_writer(run_dir):
+    with log_shown(), layout.only_writer(run_dir):
         _make(
             folder,
             teacher,
@@ -255,7 +255,7 @@ def backtranslate(
         said = found[0].text
         return _with_noise(number, said, run.target_lang) if noise else said
 
-    with log_shown(), lock.only_writer(lock_folder):
+    with log_shown(), layout.only_writer(lock_folder):
         logger.info(
             "Reading text in %s, writing its translations into %s: pairs to "
             "train %s to %s.",

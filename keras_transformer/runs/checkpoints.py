@@ -50,12 +50,14 @@ class Standing(NamedTuple):
         value: Its figure.
         waited: How many came after it.
         on: What is compared, `"loss"` or `"bleu"`.
+        loss: Its loss, which decides among equal BLEU.
     """
 
     best: int | None = None
     value: float = 0.0
     waited: int = 0
     on: str = "loss"
+    loss: float = 0.0  # No tie is won where it was not noted.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,10 +16,14 @@ import tensorflow as tf
 from keras_transformer.config import UserError
 from keras_transformer.machine import extras, files
 from keras_transformer.presets import parameters
-from keras_transformer.runs import lock
 from keras_transformer.runs.averaging import final_result
 from keras_transformer.runs.checkpoints import Progress
-from keras_transformer.runs.layout import CURVE_FILE, HISTORY_FILE, LOGS
+from keras_transformer.runs.layout import (
+    CURVE_FILE,
+    HISTORY_FILE,
+    LOGS,
+    check_lock,
+)
 from keras_transformer.runs.run_config import RunConfig
 
 if TYPE_CHECKING:
@@ -80,9 +84,9 @@ class History:
         """Add a row; values not measured stay empty.
 
         Raises:
-            JobError: As in `lock.check`.
+            JobError: As in `layout.check_lock`.
         """
-        lock.check(self.run_dir)
+        check_lock(self.run_dir)
         minutes = progress.seconds / 60
         row = {"step": progress.step, "minutes": f"{minutes:.3f}"}
         row.update({name: f"{value:.6g}" for name, value in values.items()})

@@ -1,4 +1,4 @@
-"""The names of the files in a run directory.
+"""The names of the files in a run directory, and its lock.
 
     config.json           the model, its text and its settings
     tokenizer.model       the vocabulary; in an imported run perhaps a zip of
@@ -21,12 +21,21 @@ The first three of a finished run are enough to translate, score, evaluate and
 export.
 """
 
+import contextlib
+import errno
+import fcntl
+import json
+import logging
 import os
 import pathlib
+import socket
+import time
+from collections.abc import Iterator
 
-from keras_transformer.config import UserError
+from keras_transformer.config import JobError, UserError
 from keras_transformer.data.symbols import TOKENIZER_FILE as TOKENIZER_FILE
 
+logger = logging.getLogger("keras_transformer")
 CONFIG_FILE = "config.json"
 FINAL_FILE = "final.weights.h5"
 RESULT_FILE = "result.json"
@@ -72,3 +81,116 @@ def check_empty(run_dir: str | os.PathLike) -> pathlib.Path:
             "`run_dir` or remove it."
         )
     return path
+
+
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+# File systems without locks.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+# The locks of this process, by the path of the locked file.
+_held: dict[pathlib.Path, int] = {}
+
+
+@contextlib.contextmanager
+def only_writer(run_dir: str | os.PathLike) -> Iterator[None]:
+    """Hold a run directory, creating it; remove it again if it stays empty.
+
+    The kernel locks a file in it, and lets go when the process ends, however
+    it ends. Readers need no lock.
+
+    Raises:
+        UserError: If another process holds it; it says which, and since when.
+    """
+    run_dir = pathlib.Path(run_dir)
+    is_new, path = not run_dir.exists(), run_dir / LOCK_FILE
+    lock = _take(path)
+    if lock is not None:
+        _held[path] = lock
+    try:
+        yield
+    finally:
+        if lock is not None:
+            del _held[path]
+            # In this order, a process that has opened the file meanwhile sees
+            # that it is no longer the one in the directory.
+            if _is_at(lock, path):
+                path.unlink()
+            os.close(lock)
+        if is_new:
+            with contextlib.suppress(OSError):  # Not empty.
+                run_dir.rmdir()
+
+
+def check_lock(run_dir: str | os.PathLike) -> None:
+    """Check that a directory that this process holds is still the same one.
+
+    Raises:
+        JobError: If it was removed, moved or begun anew.
+    """
+    path = pathlib.Path(run_dir) / LOCK_FILE
+    if path in _held and not _is_at(_held[path], path):
+        raise JobError(
+            f"{path} no longer belongs to this training: somebody removed or "
+            "moved the directory, or began it anew; this training ends and "
+            "writes nothing there."
+        )
+
+
+def _take(path: pathlib.Path) -> int | None:
+    """Lock the file; return its descriptor, or None if locks fail."""
+    for _ in range(100):  # Another holder may remove file and directory.
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except (FileExistsError, FileNotFoundError) as error:
+            failed = error
+            continue
+        except OSError as error:
+            if error.errno not in _READ_ONLY or not path.parent.exists():
+                raise
+            if not path.exists() or not os.access(path.parent, os.W_OK):
+                return None  # Nobody can write, so no lock is needed.
+            lock = os.open(path, os.O_RDONLY)  # It is another user's.
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise UserError(
+                f"{path.parent} is in use by {_holder(path)}; wait until it "
+                "ends, or choose another folder."
+            ) from None
+        except OSError as error:
+            os.close(lock)
+            if error.errno not in _NO_LOCKS:
+                raise
+            logger.warning(
+                "The file system of %s has no locks (%s): make sure that "
+                "nothing else writes there.",
+                *(path.parent, error.strerror),
+            )
+            return None
+        if _is_at(lock, path):
+            with contextlib.suppress(OSError):  # A full disk, or another's.
+                since = time.strftime("%Y-%m-%d %H:%M:%S %z")
+                host = socket.gethostname()
+                holder = {"host": host, "process": os.getpid(), "since": since}
+                os.truncate(lock, 0)
+                os.write(lock, json.dumps(holder).encode())
+            return lock
+        os.close(lock)  # The last holder has removed this file.
+    raise failed
+
+
+def _is_at(lock: int, path: pathlib.Path) -> bool:
+    """Return whether `path` names this file."""
+    try:
+        return os.path.samestat(os.fstat(lock), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _holder(path: pathlib.Path) -> str:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):  # It has not signed yet.
+        return "another process"
+    return "process {process} on {host} since {since}".format(**found)

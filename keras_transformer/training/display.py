@@ -1,13 +1,14 @@
-"""Shows the progress of a training, on a terminal or in a log."""
+"""Watches the steps of a training: shows them, and ends it at a bad figure."""
 
 import contextlib
 import dataclasses
 import logging
 import math
+import pathlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
 import keras
 import numpy as np
@@ -15,30 +16,71 @@ import rich.console
 import rich.progress
 import tensorflow as tf
 
+from keras_transformer.config import JobError
+from keras_transformer.data.batch_plan import BatchPlan
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.machine import files
 from keras_transformer.optimizers import TransformerSchedule
-from keras_transformer.runs.checkpoints import Progress
+from keras_transformer.runs.checkpoints import Progress, list_checkpoints
 from keras_transformer.runs.history import History
-from keras_transformer.training.callbacks import Logs, StepWindow
+from keras_transformer.runs.layout import LOGS
 
 logger = logging.getLogger("keras_transformer")
 SECONDS = 60.0  # Between two lines of the log, at most.
 FIGURES = ("tokens", "batch_loss", "batch_perplexity", "gradient_norm")
+SHOWN_PAIRS = 3  # Of a bad batch.
+
+
+class StepWindow:
+    """Some float scalars of the logs of each step, tensors until they are read.
+
+    Appending a step does not wait for it, and one transfer reads all new steps,
+    however many.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+        self.new: list[Any] = []
+        self.known = np.zeros((0, len(names)))
+
+    def __len__(self) -> int:
+        """Return the number of steps since the last `clear`."""
+        return len(self.known) + len(self.new) // len(self.names)
+
+    def append(self, logs: Mapping[str, Any]) -> None:
+        """Add a step."""
+        self.new += [logs[name] for name in self.names]
+
+    def read(self) -> np.ndarray:
+        """Wait for every step's figures, float64 `(steps, names)`."""
+        if self.new:
+            stacked = tf.stack(self.new).numpy().astype(np.float64)
+            rows = stacked.reshape(-1, len(self.names))
+            self.known = np.concatenate([self.known, rows])
+            self.new = []
+        return self.known
+
+    def clear(self) -> None:
+        """Forget all steps."""
+        self.new, self.known = [], self.known[:0]
 
 
 @dataclasses.dataclass(eq=False)
-class TrainingDisplay(keras.callbacks.Callback):
+class TrainingDisplay:
     """A bar on a terminal; in a log, one line a minute, at first more."""
 
-    now: Callable[[], Progress]
+    model: keras.Model
+    begin: Progress  # Where this session begins.
     history: History  # Gets a row for every line.
     steps: int  # Of the whole training.
     minutes: float | None  # Of the whole training; None for no limit.
     schedule: TransformerSchedule
 
     def __post_init__(self) -> None:
-        super().__init__()
         self.seconds = 5.0  # Until the next line.
         self.first: Progress | None = None
+        self.last = self.begin  # When the last line was written.
+        self.window = StepWindow(FIGURES)
         self.has_warned = False
         console = rich.console.Console(stderr=True)
         self.bar = rich.progress.Progress(
@@ -50,14 +92,10 @@ class TrainingDisplay(keras.callbacks.Callback):
             disable=not console.is_terminal,
         )
         self.task = self.bar.add_task("first step", total=1.0)
-
-    def on_train_begin(self, logs: Logs = None) -> None:
-        self.begin = self.last = self.now()
-        self.window = StepWindow(FIGURES)
         self.bar.start()
 
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any]) -> None:
-        now = self.now()
+    def after_step(self, now: Progress, logs: Mapping[str, Any]) -> None:
+        """Take the figures of an update; now and then show them."""
         self.window.append(logs)
         first = now.step == self.begin.step + 1
         if first:
@@ -73,10 +111,10 @@ class TrainingDisplay(keras.callbacks.Callback):
             self.seconds = min(2 * self.seconds, SECONDS)
             self.warn_of_minutes(now)
 
-    def on_train_end(self, logs: Logs = None) -> None:
+    def at_end(self, now: Progress) -> None:
+        """Show the last updates."""
         if self.window:
-            self.report(self.now())
-        self.bar.stop()
+            self.report(now)
 
     def summary(self, now: Progress) -> dict[str, float]:
         """Compute means over the window's target tokens, and tokens a second.
@@ -161,6 +199,111 @@ class TrainingDisplay(keras.callbacks.Callback):
             )
 
 
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}"
+
+
+@dataclasses.dataclass(eq=False)
+class Guard:
+    """Ends a run at the first loss, gradient or weight that is not finite.
+
+    It looks at intervals, so that a GPU need not wait for the figures of every
+    update, and whenever `check` is called: before a checkpoint. In a cluster
+    only the first worker looks; the others end when it has gone.
+
+    Under float16 a gradient that overflows is normal: Keras's
+    `LossScaleOptimizer` skips the update and halves its scale. A loss that is
+    not finite is never normal.
+    """
+
+    run_dir: pathlib.Path  # Gets the sentences of a bad batch, in its logs.
+    model: keras.Model
+    plan: BatchPlan
+    tokenizer: Tokenizer
+    every: int = 10  # Updates between looks.
+
+    def __post_init__(self) -> None:
+        self.window = StepWindow(("batch_loss", "gradient_norm"))
+
+    def after_step(self, step: int, logs: Mapping[str, Any]) -> None:
+        """Take the figures of an update; now and then look at them."""
+        self.window.append(logs)
+        if len(self.window) >= self.every:
+            self.check_figures(step)
+
+    def check(self, step: int) -> None:
+        """Look at all figures since the last look, then at all weights.
+
+        Raises:
+            JobError: If one of them is not finite. It names the update, the
+                file with the batch's sentences and the last checkpoint.
+        """
+        self.check_figures(step)
+        variables = [*self.model.weights, *self.model.optimizer.variables]
+        finite = tf.stack(
+            [keras.ops.all(keras.ops.isfinite(v)) for v in variables]
+        )
+        for variable, is_finite in zip(variables, finite.numpy(), strict=True):
+            if not is_finite:
+                self.fail(step, f"{variable.path} is not finite")
+
+    def check_figures(self, last: int) -> None:
+        optimizer = self.model.optimizer
+        may_overflow = isinstance(
+            optimizer, keras.optimizers.LossScaleOptimizer
+        )
+        figures = self.window.read()
+        self.window.clear()
+        first = last - len(figures) + 1
+        for step, (loss, norm) in enumerate(figures, first):
+            if not np.isfinite(loss):
+                self.fail(step, f"the loss is {float(loss)}")
+            if not (may_overflow or np.isfinite(norm)):
+                self.fail(step, f"the norm of the gradient is {float(norm)}")
+        if may_overflow and optimizer.dynamic_scale.numpy() < 1:
+            self.fail(
+                last,
+                "the gradient overflows float16 although nothing scales it up",
+            )
+
+    def fail(self, step: int, reason: str) -> NoReturn:
+        pairs = self.sentences(step)
+        path = self.run_dir / LOGS / f"bad-batch-step-{step}.txt"
+        path.parent.mkdir(exist_ok=True)
+        with files.open_whole(path) as file:
+            for pair in pairs:
+                file.write("\t".join(pair).encode() + b"\n")
+        for source, target in pairs[:SHOWN_PAIRS]:
+            logger.error("    source %s", source)
+            logger.error("    target %s", target)
+        kept = list_checkpoints(self.run_dir)
+        last = f"is {kept[-1]}" if kept else "was not written yet"
+        raise JobError(
+            f"At step {step} {reason}; the {len(pairs)} sentence pairs of its "
+            f"batch are in {path}; the last good checkpoint {last}; the same "
+            "command would fail here again, so correct the sentences or "
+            "lower the learning rate in another `run_dir`."
+        )
+
+    def sentences(self, step: int) -> list[tuple[str, ...]]:
+        """Return the sources and targets of an update's batch, as text."""
+        epoch, index = divmod(step - 1, len(self.plan))
+        rows = self.plan.epoch(epoch)[index].rows
+        rows = rows[rows >= 0]
+        sides = [
+            self.tokenizer.detokenize(
+                side.padded(rows, side.lengths[rows].max())
+            )
+            for side in (self.plan.corpus.source, self.plan.corpus.target)
+        ]
+        return [
+            tuple(text.decode() for text in pair)
+            for pair in zip(*(side.numpy() for side in sides), strict=True)
+        ]
+
+
 def log_count(what: str, seconds: float = 30.0) -> Callable[[int], None]:
     """Make a function that logs the count it is given every `seconds`."""
     last = time.monotonic()
@@ -191,9 +334,3 @@ def heartbeat(what: str, seconds: float = 5.0) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}"

@@ -1,4 +1,4 @@
-"""Trains a run: prepare, restore, fit, finish.
+"""Trains a run: prepare, restore, take the steps, finish.
 
 The chief does all of it; other workers take part only in the steps. All share
 the run directory.
@@ -12,7 +12,10 @@ import pathlib
 import resource
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+import time
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -25,10 +28,10 @@ from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.machine import devices, exhaustion
 from keras_transformer.model import Transformer
-from keras_transformer.runs import averaging, checkpoints, history, layout, lock
+from keras_transformer.runs import averaging, checkpoints, history, layout
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig, load_vocabulary
-from keras_transformer.training import callbacks, ending, workers
+from keras_transformer.training import validation, workers
 from keras_transformer.training.building import (
     local_copy,
     plan_batches,
@@ -36,7 +39,7 @@ from keras_transformer.training.building import (
     schedule_of,
     warn_of_warm_up,
 )
-from keras_transformer.training.display import TrainingDisplay
+from keras_transformer.training.display import Guard, TrainingDisplay
 from keras_transformer.training.preparation import check_beginning, prepare
 from keras_transformer.training.request import Session, session_of_begun
 from keras_transformer.training.validation import (
@@ -110,6 +113,53 @@ class Training:
         return (is_due or self.is_at_limit) and self.start.figures is None
 
 
+@dataclasses.dataclass(eq=False)
+class Stop:
+    """Whether to end after the running step: on a signal, or when time is up.
+
+    Inside `listening`, which also covers validations before and after steps,
+    the first Ctrl-C, SIGTERM or SIGHUP lets the step end, so that a checkpoint
+    can be written. A second Ctrl-C raises `KeyboardInterrupt` at once, as
+    usual; a second SIGTERM or SIGHUP ends the process.
+    """
+
+    minutes: float | None = None  # Of training in all; None for no limit.
+    wanted: bool = False  # Set to end as if time were up, also on others.
+
+    def __post_init__(self) -> None:
+        # What was received; SIGTERM also stands for the end of another worker.
+        self.signal: signal.Signals | None = None
+        self.handlers: dict[signal.Signals, Any] = {}
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Note signals until the block ends."""
+        # Python gives signals only to the main thread.
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                # `nohup` and a shell's `&` have them ignored.
+                if signal.getsignal(number) != signal.SIG_IGN:
+                    self.handlers[number] = signal.signal(number, self._note)
+        try:
+            yield
+        finally:
+            for number, handler in self.handlers.items():
+                signal.signal(number, handler)
+
+    def _note(self, number: int, frame: types.FrameType | None) -> None:
+        self.signal = signal.Signals(number)
+        logger.info("%s: ending after this step.", self.signal.name)
+        # A notebook's kernel outlives any number of Ctrl-C.
+        is_ctrl_c = number == signal.SIGINT
+        second = self.handlers[self.signal] if is_ctrl_c else signal.SIG_DFL
+        signal.signal(number, second)
+
+    def is_due(self, now: Progress) -> bool:
+        """Return whether this worker has a reason to end."""
+        over = self.minutes and now.seconds >= 60 * self.minutes
+        return bool(self.signal or over or self.wanted)
+
+
 def train(session: Session) -> None:
     """Train or resume, on this machine or as one of several.
 
@@ -123,7 +173,7 @@ def train(session: Session) -> None:
         begun = RunConfig.load(session.run_dir)
         if begun.search != session.run.search:
             run = dataclasses.replace(begun, search=session.run.search)
-            with lock.only_writer(session.run_dir):
+            with layout.only_writer(session.run_dir):
                 run.save(session.run_dir)
         why = "finished. Its checkpoints are gone"
         if begun.is_imported:
@@ -169,7 +219,7 @@ def _train_on_workers(session: Session) -> signal.Signals | None:
     ):
         if workers.is_chief(strategy):
             check_beginning(session)
-            with lock.only_writer(session.run_dir):
+            with layout.only_writer(session.run_dir):
                 stopped = _train(session, strategy)
         else:
             stopped = _train_beside_chief(session, strategy)
@@ -182,7 +232,7 @@ def _train(
 ) -> signal.Signals | None:
     """Train on this machine, or as the chief of several."""
     run_dir = session.run_dir
-    run, tokenizer, plan, validation, watched = prepare(session)
+    run, tokenizer, plan, batches, watched = prepare(session)
     session = dataclasses.replace(session, run=run)
     workers.meet(strategy)  # The others now read the files.
     restored = restore_model(session, plan, strategy)
@@ -194,7 +244,7 @@ def _train(
     _describe(training, finished)
     model = training.model
     measured = local_copy(run) if workers.are_several(strategy) else model
-    validator = Validator(measured, tokenizer, validation, watched, run)
+    validator = Validator(measured, tokenizer, batches, watched, run)
     if training.lacks_validation or not finished:
         stopped = _fit(training, validator, finished)
         if stopped:
@@ -207,7 +257,7 @@ def _train(
             warn_of_warm_up(run.training, ended)
     last = model.get_weights()
     standing = training.patience.standing
-    ending.finish(session, validator, last, standing)
+    validation.finish(session, validator, last, standing)
     logger.info(
         "Peak memory: %.1f GB.",
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
@@ -264,11 +314,9 @@ def _train_beside_chief(
     training = Training(session, tokenizer, plan, *restored)
     if training.vote_finished():
         return None
-    stopwatch = callbacks.Stopwatch(training.start)
-    # Only the chief looks at the clock.
-    stop = callbacks.StopTraining(stopwatch.now, None, several=True)
+    stop = Stop()  # Only the chief looks at the clock.
     with stop.listening():
-        _take_steps(training, [stopwatch, stop], stop)
+        _take_steps(training, stop)
     return stop.signal
 
 
@@ -276,85 +324,169 @@ def _fit(
     training: Training, validator: Validator, finished: bool
 ) -> signal.Signals | None:
     """Train to the end; return the signal that came before it, or None."""
-    recipe, start = training.run.training, training.start
-    run_dir, model, plan = training.run_dir, training.model, training.plan
-    minutes = training.session.minutes
-    stopwatch = callbacks.Stopwatch(start)
-    now = stopwatch.now
-    log = history.History(run_dir, start.step)
-    several = workers.are_several(model.distribute_strategy)
-    stop = callbacks.StopTraining(now, minutes, several)
-    guard = callbacks.StopOnNonFinite(run_dir, now, plan, training.tokenizer)
-    display = TrainingDisplay(
-        now, log, recipe.steps, minutes, schedule_of(training.run)
-    )
-
-    validation = Validation(
-        now,
-        log,
-        validator,
-        recipe.validation_steps,
-        stop,
-        training.patience,
-        target_bleu=recipe.target_bleu,
-    )
-
-    def save(progress: Progress, is_temporary: bool) -> pathlib.Path:
-        guard.check()
-        lock.check(run_dir)
-        return checkpoints.save_checkpoint(
-            run_dir,
-            model,
-            validation.measured(progress),
-            recipe.keep_checkpoints,
-            is_temporary,
-        )
-
-    # Called in this order.
-    own = [
-        stopwatch,  # First: all others ask it for the progress.
-        guard,  # Before a checkpoint of weights that are not finite.
-        # First of the slow ones, so that a second signal finds it done.
-        callbacks.SaveCheckpoints(save, now, recipe.is_checkpoint_due),
-        stop,  # So that no validation begins after a signal.
-        display,  # Its row is that of the step, to which validation adds.
-        validation,
-    ]
+    stop = Stop(training.session.minutes)
+    several = workers.are_several(training.model.distribute_strategy)
+    writer = Writer(training, validator, stop)
     try:
         with stop.listening():
             if training.lacks_validation:
-                validation.set_model(model)
-                validation.validate()
+                writer.validate(training.start)
             stop.wanted = stop.wanted or stop.signal is not None
             # Other workers hear of the end only in a step's vote.
             if not finished and (several or not stop.wanted):
-                _take_steps(training, own, stop, training.session.callbacks)
-    finally:  # Keras ends no callback after an error.
-        display.bar.stop()
-        log.close()
+                _take_steps(training, stop, writer)
+    finally:
+        writer.close()
     return stop.signal
 
 
 def _take_steps(
-    training: Training,
-    own: list[keras.callbacks.Callback],
-    stop: callbacks.StopTraining,
-    theirs: Sequence[keras.callbacks.Callback] = (),
+    training: Training, stop: Stop, writer: "Writer | None" = None
 ) -> None:
-    """Call `fit` for the remaining steps, or the one that ends others."""
-    model, plan, step = training.model, training.plan, training.start.step
-    left = training.run.training.steps - step
-    batches = batching.stream(plan, step)
+    """Train until the last update, or until something ends it sooner.
+
+    Where there are several workers, each tells in the vote after a step
+    whether it wants to end, and all end with the step that follows the wish.
+    """
+    model, now = training.model, training.start
+    left = training.run.training.steps - now.step
     strategy = model.distribute_strategy
-    model.fit(
-        workers.share_rows(strategy, batches),
-        steps_per_epoch=left,
-        shuffle=False,
-        verbose=0,
-        callbacks=callbacks.StepCallbacks(
-            own, theirs, model, left, workers.vote_of(strategy), stop
-        ),
+    stream = iter(
+        workers.share_rows(strategy, batching.stream(training.plan, now.step))
     )
+    vote = workers.vote_of(strategy)
+    theirs = Theirs(training.session.callbacks if writer else (), model, left)
+    model.stop_training = False
+    model.make_train_function()
+    model.reset_metrics()
+    began, logs, agreed = time.monotonic(), {}, False
+    theirs.on_train_begin()
+    theirs.on_epoch_begin(0)
+    for batch in range(left):
+        theirs.on_train_batch_begin(batch)
+        logs = model.train_function(stream)
+        seconds = training.start.seconds + time.monotonic() - began
+        now = Progress(now.step + 1, seconds)
+        if vote:
+            agreed = vote(stop.wanted)
+            if agreed and not stop.is_due(now):
+                logger.info("Another worker was asked to end: ending with it.")
+                stop.signal = signal.SIGTERM
+        if writer:
+            writer.after_step(now, logs)
+        if theirs.look_at_steps:
+            theirs.on_train_batch_end(batch, logs)
+        stop.wanted = stop.is_due(now) or model.stop_training
+        if agreed if vote else stop.wanted:
+            break
+    theirs.on_epoch_end(0, logs)
+    if writer:
+        writer.at_end(now)
+    theirs.on_train_end(logs)
+
+
+class Theirs(keras.callbacks.CallbackList):
+    """A person's callbacks, around the one epoch that a training is.
+
+    Keras turns all logs into floats after every step, and so waits for the
+    device. Here only callbacks that look at steps cause that.
+    """
+
+    def __init__(
+        self,
+        callbacks: Sequence[keras.callbacks.Callback],
+        model: keras.Model,
+        steps: int,
+    ) -> None:
+        super().__init__(
+            [*callbacks], model=model, verbose=0, epochs=1, steps=steps
+        )
+        # Look at the object, since a `LambdaCallback` sets a function on it.
+        self.look_at_steps = any(
+            getattr(getattr(each, name), "__func__", None)
+            is not getattr(keras.callbacks.Callback, name)
+            for each in callbacks
+            for name in ("on_train_batch_end", "on_batch_end")
+        )
+
+
+class Writer:
+    """What the chief does beside the steps, all that is written among it.
+
+    The order after a step has its reasons: bad figures end a training before
+    they are saved; what is quick to lose is saved before what takes long; a
+    validation adds to the row that the display has written.
+    """
+
+    def __init__(
+        self, training: Training, validator: Validator, stop: Stop
+    ) -> None:
+        run, run_dir = training.run, training.run_dir
+        model, start = training.model, training.start
+        self.model, self.run_dir, self.stop = model, run_dir, stop
+        self.recipe, self.saved = run.training, start
+        self.history = history.History(run_dir, start.step)
+        self.guard = Guard(run_dir, model, training.plan, training.tokenizer)
+        self.display = TrainingDisplay(
+            *(model, start, self.history, run.training.steps, stop.minutes),
+            schedule_of(run),
+        )
+        self.validation = Validation(
+            validator, self.history, run.training, training.patience
+        )
+
+    def after_step(self, now: Progress, logs: Mapping[str, Any]) -> None:
+        """Save, show and validate where it is due."""
+        self.guard.after_step(now.step, logs)
+        if self.recipe.is_checkpoint_due(
+            now.step, now.seconds - self.saved.seconds
+        ):
+            self.save(now)
+        self.display.after_step(now, logs)
+        if now.step % self.recipe.validation_steps == 0:
+            self.validate(now)
+
+    def at_end(self, now: Progress) -> None:
+        """Save and validate the last step, unless that is done."""
+        if now.step > self.saved.step:
+            self.save(now, is_temporary=True)
+        self.display.at_end(now)
+        if now.step % self.recipe.validation_steps:
+            self.validate(now)
+
+    def save(self, now: Progress, is_temporary: bool = False) -> None:
+        """Write a checkpoint; the next one replaces a temporary one.
+
+        So the average at the end has the same checkpoints, whatever ended the
+        sessions between them.
+        """
+        self.guard.check(now.step)
+        layout.check_lock(self.run_dir)
+        path = checkpoints.save_checkpoint(
+            self.run_dir,
+            self.model,
+            self.validation.measured(now),
+            self.recipe.keep_checkpoints,
+            is_temporary,
+        )
+        logger.info("Wrote %s", path)
+        self.saved = now
+
+    def validate(self, now: Progress) -> None:
+        """Validate, unless a signal came, whose sender may be in a hurry."""
+        if self.stop.signal:
+            return
+        reason = self.validation.validate(
+            now, self.model, lambda: self.stop.signal is not None
+        )
+        if reason and not self.stop.wanted:
+            logger.info("%s: ending after step %d.", reason, now.step)
+            self.stop.wanted = True
+
+    def close(self) -> None:
+        """Leave the terminal and the files as they should be."""
+        self.display.bar.stop()
+        self.history.close()
 
 
 @contextlib.contextmanager

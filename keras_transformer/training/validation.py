@@ -1,4 +1,4 @@
-"""Validates during training and at its end, and ends it when nothing improves.
+"""Validates during training and at its end, where the better weights are kept.
 
 Every pair of the split is read. A pair that is too long is cut, as the
 translator cuts its sources: attention would be quadratic in a book's length.
@@ -11,26 +11,49 @@ Axes: B rows of a batch, S source length, T target length.
 
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import EOS_ID, PAD_ID, Search, TrainingConfig
+from keras_transformer.config import (
+    EOS_ID,
+    PAD_ID,
+    Search,
+    TrainingConfig,
+    UserError,
+)
 from keras_transformer.data import batching
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.machine import files
 from keras_transformer.model import Transformer
-from keras_transformer.runs import checkpoints, lock
-from keras_transformer.runs.checkpoints import Progress, Standing
+from keras_transformer.runs import averaging, checkpoints, history, layout
+from keras_transformer.runs.averaging import (
+    AVERAGE,
+    BEST,
+    LAST,
+    Chosen,
+    final_result,
+)
+from keras_transformer.runs.checkpoints import (
+    WEIGHTS_FILE,
+    Progress,
+    Standing,
+    find_best,
+    newest_undamaged,
+)
 from keras_transformer.runs.history import History
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training.callbacks import Logs, StopTraining
+from keras_transformer.training.request import Session
 from keras_transformer.translation import evaluation
 from keras_transformer.translation.text_batches import numbered
 from keras_transformer.translation.translator import Translator
+
+logger = logging.getLogger("keras_transformer")
 
 
 class Patience:
@@ -57,7 +80,7 @@ class Patience:
         """Whether the training ends, or has ended, by now."""
         return self.limit is not None and self.standing.waited >= self.limit
 
-    def count(self, step: int, value: float) -> bool:
+    def count(self, step: int, figures: Mapping[str, float]) -> bool:
         """Count a validation; return whether its weights are the best.
 
         One off the interval comes from the end of a session: without an
@@ -65,27 +88,37 @@ class Patience:
         """
         if self.limit is None or step % self.every:
             return False
-        value = float(f"{value:.6g}")  # The last bits are no improvement.
-        best = self.standing.value
-        is_better = value > best if self.on == "bleu" else value < best
-        if is_better or self.standing.best is None:
-            self.standing = Standing(step, value, on=self.on)
+        # The last bits are no improvement.
+        rounded = {name: float(f"{x:.6g}") for name, x in figures.items()}
+        best = self.standing
+        if best.best is None or badness(rounded, self.on) < badness(
+            {"loss": best.loss, best.on: best.value}, self.on
+        ):
+            value, loss = rounded[self.on], rounded["loss"]
+            self.standing = Standing(step, value, on=self.on, loss=loss)
             return True
-        waited = self.standing.waited + 1
-        self.standing = self.standing._replace(waited=waited)
+        self.standing = best._replace(waited=best.waited + 1)
         return False
 
     def reason(self) -> str:
         """Say why the training ends, as the beginning of a sentence."""
-        best, value, waited, on = self.standing
+        best, value, waited, on, loss = self.standing
         what = {"loss": "loss", "bleu": "BLEU"}[on]
+        if on == "bleu" and not value:  # The loss has decided.
+            what, value = "loss", loss
         return (
             f"No better validation {what} than {value:.5g}, of update {best}, "
             f"in {waited} validation{'s' if waited > 1 else ''}"
         )
 
 
-logger = logging.getLogger("keras_transformer")
+def badness(figures: Mapping[str, float], by: str) -> tuple[float, ...]:
+    """Make a key to sort validations by, best first; the loss breaks ties."""
+    if by == "bleu":
+        return -figures["bleu"], figures["loss"]
+    return (figures["loss"],)
+
+
 _LOGGED = 400  # Characters of a sentence.
 
 
@@ -124,6 +157,12 @@ class Validator:
             max_extra_length=run.search.max_extra_length,
         )
         self.measured = 0  # How often, so that the log shows other sentences.
+        best = evaluation.bleu(self.targets, self.targets, self.tokenize)
+        if not best.value:
+            logger.warning(
+                "No reference has four words in a row, so BLEU is always 0: "
+                "the loss decides in its place."
+            )
 
     def measure(
         self, what: str, is_unwanted: Callable[[], bool] = lambda: False
@@ -202,22 +241,23 @@ def _begin(text: str) -> str:
     return text if len(text) <= _LOGGED else f"{text[:_LOGGED]}…"
 
 
-@dataclasses.dataclass(eq=False)
-class Validation(keras.callbacks.Callback):
-    """Validates at intervals of updates, and when training ends."""
+class Validation:
+    """Validates the weights of a training, and notes what it found.
 
-    now: Callable[[], Progress]
-    history: History  # Gets a row for every validation.
-    validator: Validator
-    steps: int  # Between validations.
-    # After a signal no validation begins, and a running one stops.
-    stop: StopTraining
-    patience: Patience
-    target_bleu: float | None = None  # Ends the training; None for never.
-    last: Progress = Progress()  # At the last validation.
+    Attributes:
+        last: The progress at the last validation.
+    """
 
-    def __post_init__(self) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        validator: Validator,
+        history: History,
+        recipe: TrainingConfig,
+        patience: Patience,
+    ) -> None:
+        self.validator, self.history = validator, history
+        self.target_bleu, self.patience = recipe.target_bleu, patience
+        self.last = Progress()
 
     def measured(self, now: Progress) -> Progress:
         """Add to a progress what the validations say of it."""
@@ -228,34 +268,31 @@ class Validation(keras.callbacks.Callback):
             standing=self.patience.standing,
         )
 
-    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        if self.now().step % self.steps == 0 and not self.stop.signal:
-            self.validate()
+    def validate(
+        self,
+        now: Progress,
+        model: keras.Model,
+        is_unwanted: Callable[[], bool] = lambda: False,
+    ) -> str | None:
+        """Validate; return why the training ends, if it does.
 
-    def on_train_end(self, logs: Logs = None) -> None:
-        if self.now().step % self.steps and not self.stop.signal:
-            self.validate()
-
-    def validate(self) -> None:
-        now, run_dir = self.now(), self.history.run_dir
-        if self.validator.model is not self.model:
-            self.validator.model.set_weights(self.model.get_weights())
-        figures = self.validator.measure(
-            f"step {now.step}", lambda: self.stop.signal is not None
-        )
-        if figures:
-            value = figures[self.patience.on]
-            is_best = self.patience.count(now.step, value)
-            now = dataclasses.replace(
-                now, figures=figures, standing=self.patience.standing
-            )
-            if is_best:
-                lock.check(run_dir)
-                checkpoints.save_best(run_dir, self.validator.model, now)
-        if self.stop.signal:  # No further step: the sender may be in a hurry.
-            self.model.stop_training = True
+        Args:
+            now: The update that the weights are of.
+            model: The model with these weights.
+            is_unwanted: As in `Validator.measure`.
+        """
+        run_dir, measured = self.history.run_dir, self.validator.model
+        if measured is not model:
+            measured.set_weights(model.get_weights())
+        figures = self.validator.measure(f"step {now.step}", is_unwanted)
         if figures is None:
-            return
+            return None
+        is_best = self.patience.count(now.step, figures)
+        standing = self.patience.standing
+        now = dataclasses.replace(now, figures=figures, standing=standing)
+        if is_best:
+            layout.check_lock(run_dir)
+            checkpoints.save_best(run_dir, measured, now)
         self.history.add(
             now,
             validation_loss=figures["loss"],
@@ -266,18 +303,109 @@ class Validation(keras.callbacks.Callback):
         # Last: a validation that is not in its checkpoint is done again.
         self.last = now
         checkpoints.note(run_dir, now)
-        checkpoints.forget_best(run_dir, self.patience.standing)
+        checkpoints.forget_best(run_dir, standing)
         if self.target_bleu is not None and figures["bleu"] >= self.target_bleu:
-            self._end(f"BLEU has reached {self.target_bleu:g}", now)
-        if self.patience.is_over:
-            self._end(self.patience.reason(), now)
+            return f"BLEU has reached {self.target_bleu:g}"
+        return self.patience.reason() if self.patience.is_over else None
 
-    def _end(self, reason: str, now: Progress) -> None:
-        if self.stop.wanted:  # Other workers have yet to hear of it.
-            return
-        logger.info("%s: ending after step %d.", reason, now.step)
-        self.stop.wanted = True
-        self.model.stop_training = True
+
+def finish(
+    session: Session,
+    validator: Validator,
+    last: list[np.ndarray],
+    standing: Standing,
+) -> None:
+    """Keep the better of the averaged and the last weights; draw the curve.
+
+    If they were compared already, nothing is written. In a short training an
+    average reaches back to early weights, which spoils the result. With
+    `patience`, the weights of the best validation are a third choice.
+
+    Args:
+        session: The training, with at least one checkpoint.
+        validator: Measures the weights of its model, which are replaced.
+        last: The weights that the training ended with.
+        standing: Knows the best validation, if `patience` looked for it.
+    """
+    run, run_dir = session.run, session.run_dir
+    layout.check_lock(run_dir)
+    result = final_result(run_dir)
+    chosen = averaging.choose_average(run_dir, run)
+    # A later session may ask for another `average`.
+    if result is None or result.averaged not in (0, chosen.averaged):
+        _compare(session, validator, last, standing, chosen)
+        try:
+            logger.info("Wrote %s.", history.draw(run_dir))
+        except UserError as error:  # A picture is no reason to fail.
+            logger.warning("Left out the learning curve: %s", error)
+    logger.info(
+        "Next: keras-transformer evaluate --run-dir %s, or keras-transformer "
+        "translate --run-dir %s < FILE, or keras-transformer export --run-dir "
+        "%s --output DIR",
+        *[shlex.quote(str(run_dir))] * 3,
+    )
+
+
+def _compare(
+    session: Session,
+    validator: Validator,
+    last: list[np.ndarray],
+    standing: Standing,
+    chosen: Chosen,
+) -> None:
+    """Write the best after validation, or the average if that fails."""
+    run, run_dir, recipe = session.run, session.run_dir, session.run.training
+    averaged = chosen.load(run, purpose="Validating")
+    names = chosen.checkpoints
+    averages = chosen.averages
+    newest, state = newest_undamaged(run_dir, 1)[0]
+    noted = Progress.of(state)
+    weights = {LAST: last, AVERAGE: averaged.get_weights()}
+    made_of = {LAST: (newest.name,), AVERAGE: names}
+    figures = {}
+    if noted.figures:
+        figures[LAST] = noted.figures
+        if len(names) == 1:  # They are the same.
+            figures[AVERAGE] = noted.figures
+    best = find_best(run_dir, standing) if recipe.patience else None
+    if best and best[1].step != noted.step:  # Else they are one of the two.
+        path, progress = best
+        averaged.load_weights(path / WEIGHTS_FILE)
+        weights[BEST], made_of[BEST] = averaged.get_weights(), (path.name,)
+        if progress.figures:
+            figures[BEST] = progress.figures
+    called = {LAST: "last weights", AVERAGE: averages, BEST: "best weights"}
+    for which in [x for x in weights if x not in figures]:
+        validator.model.set_weights(weights[which])
+        if (found := validator.measure(called[which])) is None:
+            break
+        figures[which] = found
+    by = recipe.patience_on if recipe.patience else "loss"
+    better = AVERAGE
+    if figures.keys() >= {AVERAGE, LAST}:
+        if len({found["bleu"] for found in figures.values()}) == 1:
+            by = "loss"
+        # Among equals the average wins, as in the paper.
+        order = [which for which in (AVERAGE, LAST, BEST) if which in figures]
+        better = min(order, key=lambda which: badness(figures[which], by))
+    averaged.set_weights(weights[better])
+    path = run_dir / layout.FINAL_FILE
+    with files.whole(path) as partial:
+        averaged.save_weights(partial)
+    result = Chosen(
+        step=noted.step,
+        better=better,
+        averages=averages,
+        checkpoints=made_of[better],
+        validation=figures,
+        weights=files.checksum(path),
+        by=by,
+        averaged=len(names),
+        run_dir=run_dir,
+        is_final=True,
+    )
+    result.save()
+    logger.info("Wrote %s, the %s.", path, result.sentence())
 
 
 def validation_batches(

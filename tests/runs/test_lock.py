@@ -11,13 +11,13 @@ import time
 import pytest
 
 from keras_transformer.config import JobError, UserError
-from keras_transformer.runs import lock
+from keras_transformer.runs import layout
 
 fork = multiprocessing.get_context("fork")
 
 
 def assert_is_held(run_dir, message):
-    with pytest.raises(UserError, match=message), lock.only_writer(run_dir):
+    with pytest.raises(UserError, match=message), layout.only_writer(run_dir):
         pass
 
 
@@ -28,7 +28,7 @@ def test_the_second_is_told_who_holds_the_run_and_since_when(tmp_path):
         r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}; wait until it ends, or "
         r"choose another folder\."
     )
-    with lock.only_writer(tmp_path):
+    with layout.only_writer(tmp_path):
         assert_is_held(tmp_path, f"^{expected}$")
 
 
@@ -42,7 +42,7 @@ def test_of_many_that_start_in_an_absent_directory_one_is_in_at_a_time(
         done = 0
         while done < times:
             try:
-                with lock.only_writer(run_dir):
+                with layout.only_writer(run_dir):
                     (run_dir / "inside").mkdir()  # Fails where one is there.
                     time.sleep(0.001)
                     (run_dir / "inside").rmdir()
@@ -68,20 +68,20 @@ def test_of_many_that_start_in_an_absent_directory_one_is_in_at_a_time(
 def test_a_process_that_is_killed_lets_go(tmp_path):
     process = os.fork()
     if not process:
-        with lock.only_writer(tmp_path):
+        with layout.only_writer(tmp_path):
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(process, 0)
     assert os.listdir(tmp_path) == ["training.lock"]
-    with lock.only_writer(tmp_path):
+    with layout.only_writer(tmp_path):
         assert os.listdir(tmp_path) == ["training.lock"]
     assert os.listdir(tmp_path) == []
 
 
 def test_what_was_written_stays_and_an_empty_new_directory_goes(tmp_path):
-    with lock.only_writer(tmp_path / "a" / "b"):
+    with layout.only_writer(tmp_path / "a" / "b"):
         pass
     assert os.listdir(tmp_path / "a") == []
-    with lock.only_writer(tmp_path / "c"):
+    with layout.only_writer(tmp_path / "c"):
         (tmp_path / "c" / "config.json").write_text("{}")
     assert os.listdir(tmp_path / "c") == ["config.json"]
 
@@ -89,15 +89,15 @@ def test_what_was_written_stays_and_an_empty_new_directory_goes(tmp_path):
 @pytest.mark.parametrize("is_begun_anew", [False, True])
 def test_a_directory_that_was_removed_is_held_no_more(tmp_path, is_begun_anew):
     run_dir = tmp_path / "run"
-    with lock.only_writer(run_dir):
-        lock.check(run_dir)
+    with layout.only_writer(run_dir):
+        layout.check_lock(run_dir)
         shutil.rmtree(run_dir)
         if is_begun_anew:
             run_dir.mkdir()
             (run_dir / "training.lock").write_text("{}")
         with pytest.raises(JobError, match="training.lock no longer belongs"):
-            lock.check(run_dir)
-    lock.check(run_dir)  # Nobody holds anything now.
+            layout.check_lock(run_dir)
+    layout.check_lock(run_dir)  # Nobody holds anything now.
     # The lock of another training is not for us to remove.
     assert run_dir.exists() == is_begun_anew
     assert is_begun_anew == (run_dir / "training.lock").exists()
@@ -107,7 +107,7 @@ def test_a_directory_that_was_removed_is_held_no_more(tmp_path, is_begun_anew):
 def test_a_link_to_nothing_is_an_error(tmp_path, inside):
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "nowhere")
-    with pytest.raises(OSError), lock.only_writer(link / inside):
+    with pytest.raises(OSError), layout.only_writer(link / inside):
         pass
     assert os.listdir(tmp_path) == ["link"]
 
@@ -121,11 +121,11 @@ def test_the_file_of_somebody_else_is_locked_too(tmp_path, monkeypatch):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         return real(path, flags, *mode)
 
-    with lock.only_writer(tmp_path):
-        monkeypatch.setattr(lock.os, "open", refused)
+    with layout.only_writer(tmp_path):
+        monkeypatch.setattr(layout.os, "open", refused)
         assert_is_held(tmp_path, "is in use by process")
     (tmp_path / "training.lock").write_text("")  # Left by a killed process.
-    with lock.only_writer(tmp_path):
+    with layout.only_writer(tmp_path):
         monkeypatch.undo()
         assert_is_held(tmp_path, "is in use by another")
 
@@ -139,11 +139,11 @@ def test_a_file_system_without_locks_is_told_and_trained_on(
     def flock(descriptor, operation):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(lock.fcntl, "flock", flock)
+    monkeypatch.setattr(layout.fcntl, "flock", flock)
     if not is_told:  # A fault of another kind is no reason to go on.
-        with pytest.raises(OSError), lock.only_writer(tmp_path):
+        with pytest.raises(OSError), layout.only_writer(tmp_path):
             pass
         return
-    with lock.only_writer(tmp_path):
+    with layout.only_writer(tmp_path):
         pass
     assert "has no locks" in caplog.text

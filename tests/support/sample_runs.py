@@ -15,6 +15,7 @@ import tempfile
 
 import keras
 import numpy as np
+import tensorflow as tf
 from artifacts import made_once
 
 from keras_transformer import config, presets
@@ -263,17 +264,17 @@ def make_tiny_model(seed):
     return model
 
 
-def fit_tiny_model(model, steps, callbacks=()):
+def tiny_batches(steps):
     random = np.random.default_rng(11)
     source, target = random.integers(4, 23, (2, 5 * steps, 7))
     target_in = np.concatenate([np.full((5 * steps, 1), 2), target[:, :-1]], 1)
+    pairs = ((source, target_in), target)
+    return tf.data.Dataset.from_tensor_slices(pairs).batch(5)
+
+
+def fit_tiny_model(model, steps, callbacks=()):
     model.fit(
-        (source, target_in),
-        target,
-        batch_size=5,
-        shuffle=False,
-        verbose=0,
-        callbacks=callbacks,
+        tiny_batches(steps), shuffle=False, verbose=0, callbacks=callbacks
     )
 
 

@@ -11,64 +11,38 @@ from tensorboard.backend.event_processing.event_accumulator import (
 
 from keras_transformer.config import JobError
 from keras_transformer.optimizers import TransformerSchedule
-from keras_transformer.runs import lock
+from keras_transformer.runs import layout
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History, draw, read_history
-from keras_transformer.training import callbacks
 from keras_transformer.training.display import (
     FIGURES,
     TrainingDisplay,
     log_count,
 )
+from keras_transformer.training.loop import Stop
 
 SCHEDULE = TransformerSchedule(16, 8)
 
 
-def with_model(callback, **attributes):
-    callback.set_model(types.SimpleNamespace(**attributes))
-    return callback
-
-
-class Clock:
-    """A progress that the test sets."""
-
-    def __init__(self, step=0, seconds=0.0):
-        self.progress = Progress(step, seconds)
-
-    def __call__(self):
-        return self.progress
-
-
-def test_the_stopwatch_goes_on_from_where_the_run_was():
-    stopwatch = callbacks.Stopwatch(Progress(step=7, seconds=60.0))
-    stopwatch.on_train_begin()
-    for batch in range(3):
-        stopwatch.on_train_batch_end(batch)
-    now = stopwatch.now()
-    assert now.step == 10
-    assert 60.0 <= now.seconds < 61.0
-    # The answer stays the same until the next step ends.
-    assert stopwatch.now() == now
+def make_display(run_dir, begin, steps, minutes, updates=1, schedule=SCHEDULE):
+    optimizer = types.SimpleNamespace(iterations=updates)
+    return TrainingDisplay(
+        types.SimpleNamespace(optimizer=optimizer),
+        *(begin, History(run_dir, begin.step), steps, minutes, schedule),
+    )
 
 
 def test_a_line_weighs_every_step_by_its_tokens(tmp_path):
-    clock = Clock()
-    history = History(tmp_path, step=0)
-    progress = TrainingDisplay(clock, history, 100, None, SCHEDULE)
-    with_model(
-        progress, optimizer=types.SimpleNamespace(iterations=4)
-    ).on_train_begin()
-    progress.seconds = 1000.0
-    names = ("tokens", "batch_loss", "batch_perplexity", "gradient_norm")
+    display = make_display(tmp_path, Progress(), 100, None, updates=4)
+    display.seconds = 1000.0
     for step, figures in enumerate(
         [(1.0, 5.0, 2.0, 0.5), (3.0, 1.0, 8.0, 0.7), (0.0, 1.0, 1.0, math.inf)],
         start=2,
     ):
-        clock.progress = Progress(step, 2.0)
-        progress.on_train_batch_end(
-            step, dict(zip(names, figures, strict=True))
+        display.after_step(
+            Progress(step, 2.0), dict(zip(FIGURES, figures, strict=True))
         )
-    progress.on_train_end()
+    display.at_end(Progress(step, 2.0))
     (row,) = read_history(tmp_path)
     assert row["loss"] == pytest.approx((5 + 3 * 1) / 4)
     # The exponential of the mean of ln 2 and three times ln 8.
@@ -93,24 +67,17 @@ def test_a_line_weighs_every_step_by_its_tokens(tmp_path):
 def test_the_time_left_is_that_of_the_limit_that_comes_first(
     tmp_path, minutes, done, left
 ):
-    clock = Clock(step=10, seconds=60.0)
-    history = History(tmp_path, step=10)
-    progress = TrainingDisplay(clock, history, 110, minutes, SCHEDULE)
-    progress.on_train_begin()
-    assert progress.estimate(Progress(30, 100.0)) == pytest.approx((done, left))
+    display = make_display(tmp_path, Progress(10, 60.0), 110, minutes)
+    assert display.estimate(Progress(30, 100.0)) == pytest.approx((done, left))
 
 
 def test_no_time_left_is_guessed_from_the_first_step(tmp_path):
-    clock = Clock(step=10, seconds=60.0)
-    progress = TrainingDisplay(
-        clock, History(tmp_path, 10), 110, None, SCHEDULE
-    )
-    progress.on_train_begin()
+    display = make_display(tmp_path, Progress(10, 60.0), 110, None)
     values = dict.fromkeys(
         ("loss", "perplexity", "gradient_norm", "tokens_per_second"), 1.0
     )
     first, second = (
-        progress.line(Progress(step, 70.0), values)[0] for step in (11, 12)
+        display.line(Progress(step, 70.0), values)[0] for step in (11, 12)
     )
     assert first.endswith("1 target tokens/s")
     assert second.endswith("1 target tokens/s  0:08:10 left")
@@ -126,21 +93,13 @@ STEP = {name: 1.0 for name in FIGURES}
 def test_lines_come_often_at_first_and_tell_that_the_minutes_are_too_few(
     tmp_path, caplog, minutes, warns
 ):
-    clock = Clock()
-    display = TrainingDisplay(
-        clock,
-        History(tmp_path, 0),
-        10_000,
-        minutes,
-        TransformerSchedule(16, 4_000),
+    display = make_display(
+        *(tmp_path, Progress(), 10_000, minutes),
+        schedule=TransformerSchedule(16, 4_000),
     )
-    with_model(
-        display, optimizer=types.SimpleNamespace(iterations=1)
-    ).on_train_begin()
     for step in range(200):
-        clock.progress = Progress(step + 1, 12.0 + 0.6 * step)
         with caplog.at_level("WARNING"):
-            display.on_train_batch_end(step, STEP)
+            display.after_step(Progress(step + 1, 12.0 + 0.6 * step), STEP)
     seconds = [round(60 * row["minutes"]) for row in read_history(tmp_path)]
     assert seconds == [12, 17, 28, 48, 88]
     # (120 - 12) / 0.6 + 1 updates in all.
@@ -168,7 +127,7 @@ def test_history_forgets_what_came_after_the_resumed_step(tmp_path):
 
 
 def test_a_history_adds_no_row_to_a_run_that_was_begun_anew(tmp_path):
-    with lock.only_writer(tmp_path / "run"):
+    with layout.only_writer(tmp_path / "run"):
         history = History(tmp_path / "run", step=0)
         shutil.rmtree(tmp_path / "run")
         other = History(tmp_path / "run", step=0)
@@ -212,21 +171,15 @@ def test_no_history_has_no_rows(tmp_path):
 
 
 def test_training_stops_when_its_minutes_are_over():
-    clock = Clock()
-    stop = with_model(callbacks.StopTraining(clock, 2.0), stop_training=False)
-    clock.progress = Progress(5, 119.0)
-    stop.on_train_batch_end(0)
-    assert not stop.model.stop_training
-    clock.progress = Progress(6, 120.0)
-    stop.on_train_batch_end(1)
-    assert stop.model.stop_training
+    assert not Stop(2.0).is_due(Progress(5, 119.0))
+    assert Stop(2.0).is_due(Progress(6, 120.0))
 
 
 def test_a_second_ctrl_c_is_an_exception_and_a_second_sigterm_deadly():
     process = os.fork()
     if not process:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        stop = callbacks.StopTraining(Clock(), None)
+        stop = Stop()
         try:
             with stop.listening():
                 os.kill(os.getpid(), signal.SIGINT)
@@ -253,7 +206,7 @@ def test_a_closed_terminal_ends_a_training_that_nobody_told_to_go_on(
 ):
     found = signal.signal(signal.SIGHUP, before)
     try:
-        stop = callbacks.StopTraining(Clock(), None)
+        stop = Stop()
         with stop.listening():
             signal.raise_signal(signal.SIGHUP)
         assert stop.signal == noted

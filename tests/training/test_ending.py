@@ -4,31 +4,72 @@ import dataclasses
 import logging
 import types
 
-from sample_runs import make_tiny_model, write_tiny_run
+import pytest
+from sample_runs import TINY, make_run, make_tiny_model, write_tiny_run
 
+from keras_transformer.runs import averaging
 from keras_transformer.runs.checkpoints import Standing
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training import ending
+from keras_transformer.training import validation
 from keras_transformer.training.request import Session
+from keras_transformer.translation import evaluation
+
+
+def finish(run_dir, found, **recipe):
+    """Let validations find figures, by what the log calls the weights."""
+    run = RunConfig.load(write_tiny_run(run_dir))
+    recipe = dataclasses.replace(run.training, average=3, **recipe)
+    run = dataclasses.replace(run, training=recipe)
+    run.save(run_dir)
+    validator = types.SimpleNamespace(
+        model=make_tiny_model(0), measure=found.__getitem__
+    )
+    last = make_tiny_model(5).get_weights()
+    session = Session(run_dir=run_dir, run=run)
+    validation.finish(session, validator, last, Standing())
+    return averaging.final_result(run_dir)
 
 
 def test_an_average_that_is_only_validated_is_not_called_taken(
     tmp_path, caplog
 ):
-    run_dir = write_tiny_run(tmp_path)
-    run = RunConfig.load(run_dir)
-    recipe = dataclasses.replace(run.training, average=3)
-    run = dataclasses.replace(run, training=recipe)
-    run.save(run_dir)
-    found = {"average of the last 3 checkpoints": 2.5, "last weights": 1.5}
-    validator = types.SimpleNamespace(
-        model=make_tiny_model(0),
-        measure=lambda what: {"loss": found[what], "perplexity": 7.0},
-    )
-    last = make_tiny_model(5).get_weights()
+    found = {
+        "average of the last 3 checkpoints": {"loss": 2.5, "bleu": 7.0},
+        "last weights": {"loss": 1.5, "bleu": 5.0},
+    }
     with caplog.at_level(logging.INFO):
-        session = Session(run_dir=run_dir, run=run)
-        ending.finish(session, validator, last, Standing())
+        assert finish(tmp_path, found).better == "last"
     first, wrote, *_ = caplog.messages
     assert first == "Validating the average of the last 3 checkpoints."
     assert "final.weights.h5, the last weights (validation loss" in wrote
+
+
+@pytest.mark.parametrize(
+    "bleu, better", [((0.0, 0.0), "last"), ((7.0, 5.0), "average")]
+)
+def test_equal_bleu_lets_the_loss_decide(tmp_path, bleu, better):
+    found = {
+        "average of the last 3 checkpoints": {"loss": 2.5, "bleu": bleu[0]},
+        "last weights": {"loss": 1.5, "bleu": bleu[1]},
+    }
+    result = finish(tmp_path, found, patience=3, patience_on="bleu")
+    assert (result.better, result.by) == (
+        *(better, "loss" if bleu[0] == bleu[1] else "bleu"),
+    )
+
+
+@pytest.mark.parametrize(
+    "references, is_told",
+    [(["rouge", "un chat noir"], True), (["un chat", "a b c d"], False)],
+)
+def test_references_without_four_words_are_told_of_once(
+    caplog, monkeypatch, references, is_told
+):
+    monkeypatch.setattr(validation, "Translator", lambda *_: None)
+    # sacreBLEU's BLEU of a text against itself, which has no 4-gram.
+    assert (evaluation.bleu(references, references).value == 0) == is_told
+    pairs = [("x", reference) for reference in references]
+    run = make_run(TINY)
+    validation.Validator(None, None, None, pairs, run)
+    told = [text for text in caplog.messages if "BLEU is always 0" in text]
+    assert len(told) == is_told

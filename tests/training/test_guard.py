@@ -16,8 +16,7 @@ from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs import checkpoints
-from keras_transformer.runs.checkpoints import Progress
-from keras_transformer.training.callbacks import StopOnNonFinite
+from keras_transformer.training.display import Guard
 
 NAN, INF = float("nan"), float("inf")
 
@@ -34,13 +33,9 @@ def trained_on(corpus, tmp_path_factory):
 
 
 def make_guard(run_dir, trained_on, optimizer=None, weights=()):
-    guard = StopOnNonFinite(
-        run_dir, lambda: Progress(guard.step), *trained_on, every=10
-    )
     optimizer = optimizer or keras.optimizers.SGD()
     model = types.SimpleNamespace(optimizer=optimizer, weights=weights)
-    guard.set_model(model)
-    return guard
+    return Guard(run_dir, model, *trained_on, every=10)
 
 
 def feed(guard, figures):
@@ -48,7 +43,7 @@ def feed(guard, figures):
     for step, (loss, norm) in enumerate(figures, start=1):
         guard.step = step
         logs = {"batch_loss": loss, "gradient_norm": norm}
-        guard.on_train_batch_end(
+        guard.after_step(
             step, {name: np.float32(x) for name, x in logs.items()}
         )
 
@@ -96,7 +91,7 @@ def test_good_figures_end_nothing(tmp_path, trained_on):
     weights = [keras.Variable([1.0, 2.0])]
     guard = make_guard(tmp_path, trained_on, weights=weights)
     feed(guard, [GOOD] * 23)
-    guard.check()
+    guard.check(guard.step)
     assert not list(tmp_path.iterdir())
 
 
@@ -107,7 +102,7 @@ def test_weights_that_are_not_finite_are_found_without_a_bad_loss(
     guard = make_guard(tmp_path, trained_on, weights=weights)
     feed(guard, [GOOD] * 7)
     with pytest.raises(JobError, match="At step 7 .*w is not finite"):
-        guard.check()
+        guard.check(guard.step)
 
 
 def test_a_moment_that_is_not_finite_is_found_too(tmp_path, trained_on):
@@ -118,7 +113,7 @@ def test_a_moment_that_is_not_finite_is_found_too(tmp_path, trained_on):
     guard = make_guard(tmp_path, trained_on, optimizer, [weight])
     with pytest.raises(JobError, match="is not finite"):
         feed(guard, [GOOD])
-        guard.check()
+        guard.check(guard.step)
 
 
 def scaled(scale):
@@ -132,17 +127,17 @@ def scaled(scale):
 def test_a_gradient_may_overflow_where_the_loss_is_scaled(tmp_path, trained_on):
     guard = make_guard(tmp_path, trained_on, scaled(2.0**15))
     feed(guard, [GOOD, (2.5, INF), (2.5, NAN), GOOD] * 5)
-    guard.check()
+    guard.check(guard.step)
     feed(guard, [(2.5, INF), (NAN, INF)])
     with pytest.raises(JobError, match="At step 2 the loss is nan"):
-        guard.check()
+        guard.check(guard.step)
 
 
 def test_a_loss_scale_below_one_is_no_scale(tmp_path, trained_on):
     guard = make_guard(tmp_path, trained_on, scaled(0.5))
     feed(guard, [(2.5, INF)])
     with pytest.raises(JobError, match="At step 1 the gradient overflows"):
-        guard.check()
+        guard.check(guard.step)
 
 
 def test_a_training_that_blows_up_ends_with_one_sentence(

@@ -18,7 +18,7 @@ from keras_transformer.runs import checkpoints
 from keras_transformer.runs.averaging import AVERAGE, Chosen, final_result
 from keras_transformer.runs.history import read_history
 from keras_transformer.training import validation
-from keras_transformer.training.callbacks import StopTraining
+from keras_transformer.training.loop import Stop, Writer
 from keras_transformer.training.validation import (
     cut_rows,
     validation_batches,
@@ -174,14 +174,12 @@ def test_a_signal_ends_a_validation_and_the_training_with_it(
 
 
 def test_after_a_signal_nothing_is_validated():
-    stop = StopTraining(lambda: checkpoints.Progress(step=4), None)
-    asked = []
-    callback = validation.Validation(
-        stop.now, None, SimpleNamespace(measure=asked.append), 2, stop, None
-    )
+    stop, asked = Stop(), []
+    writer = object.__new__(Writer)
+    writer.stop, writer.model = stop, None
+    writer.validation = SimpleNamespace(validate=lambda *_: asked.append(1))
     stop.signal = signal.SIGTERM
-    callback.on_train_batch_end(3)
-    callback.on_train_end()
+    writer.validate(checkpoints.Progress(4))
     assert not asked
 
 
@@ -197,7 +195,7 @@ def test_each_validation_shows_another_sentence(caplog, monkeypatch):
         SimpleNamespace(evaluate=lambda *_, **__: found),
         None,
         None,
-        [("a dog", "ein Hund"), ("a cat", "eine Katze")],
+        [("a dog", "ein Hund"), ("a cat", "das ist eine Katze")],
         make_run(ModelConfig()),
     )
     with caplog.at_level(logging.INFO):

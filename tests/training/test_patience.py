@@ -21,7 +21,6 @@ from keras_transformer.runs.checkpoints import (
 )
 from keras_transformer.runs.history import History, read_history
 from keras_transformer.training import validation
-from keras_transformer.training.callbacks import StopTraining
 from keras_transformer.training.validation import Patience, Validation
 
 EVERY = 2  # Updates between validations.
@@ -66,7 +65,8 @@ class Told:
         self.model, self.values, self.on = model, values, on
 
     def measure(self, what, is_unwanted):
-        value = self.values[int(what.removeprefix("step ")) // EVERY - 1]
+        step = int(what.removeprefix("step "))
+        value = self.values[step // EVERY - 1]
         found = {"loss": 7.0, "bleu": 7.0, self.on: value}
         return {"perplexity": 1.0, "token_accuracy": 0.5, **found}
 
@@ -78,15 +78,6 @@ def make_patience(patience=3, on="loss", standing=NONE_YET):
     return Patience(recipe, standing)
 
 
-def make_validation(now, log, model, values, on, waiting, *lent):
-    callback = Validation(
-        *(now, log, Told(model, values, on), EVERY, StopTraining(now, None)),
-        *(waiting, *lent),
-    )
-    callback.set_model(model)
-    return callback
-
-
 def session(run_dir, values, patience=3, on="loss", until=20, saves=()):
     """Train as `loop.train` does; returns the update that it ends after.
 
@@ -94,27 +85,32 @@ def session(run_dir, values, patience=3, on="loss", until=20, saves=()):
     """
     model = make_model()
     start = checkpoints.restore_checkpoint(run_dir, model)
-    step = start.step
-    waiting = make_patience(patience, on, start.standing)
+    step, log, ends = start.step, History(run_dir, start.step), None
+    recipe = TrainingConfig(
+        validation_steps=EVERY, patience=patience, patience_on=on
+    )
+    waiting = Patience(recipe, start.standing)
     if waiting.is_over:
         return step
+    told = Told(model, values, on)
+    validating = Validation(told, log, recipe, waiting)
 
     def now():
         return Progress(step, float(step))
 
-    log = History(run_dir, step)
-    callback = make_validation(now, log, model, values, on, waiting)
-    model.stop_training = False
     if step and step % EVERY == 0 and start.figures is None:
-        callback.validate()
-    while not model.stop_training and step < until:
+        ends = validating.validate(now(), model)
+    while not ends and step < until:
         step += 1
         model.weights[0].assign([[step], [step]])
         if step in saves:
-            known = callback.measured(now())
+            known = validating.measured(now())
             checkpoints.save_checkpoint(run_dir, model, known, keep=2)
-        callback.on_train_batch_end(step - 1)
+        if step % EVERY == 0:
+            ends = validating.validate(now(), model)
     log.close()
+    if ends:
+        logging.getLogger("keras_transformer").info(ends)
     return step
 
 
@@ -138,8 +134,7 @@ def test_it_ends_after_so_many_validations_without_a_better_value(
     assert session(tmp_path, values, 3, on) == END
     best = {"loss": "loss than 3", "bleu": "BLEU than 7"}[on]
     assert caplog.messages == [
-        f"No better validation {best}, of update 8, in 3 validations: ending "
-        "after step 14."
+        f"No better validation {best}, of update 8, in 3 validations"
     ]
 
 
@@ -209,8 +204,28 @@ def test_patience_that_comes_late_counts_from_then_on(tmp_path):
 
 def test_a_validation_at_the_end_of_a_session_does_not_count(tmp_path):
     waiting = make_patience(1)
-    assert waiting.count(2, 7.0) and not waiting.count(3, 9.0)
-    assert not waiting.is_over and waiting.standing == Standing(2, 7.0)
+    assert waiting.count(2, {"loss": 7.0})
+    assert not waiting.count(3, {"loss": 9.0})
+    assert not waiting.is_over
+    assert waiting.standing == Standing(2, 7.0, loss=7.0)
+
+
+def test_equal_bleu_is_no_end_while_the_loss_falls():
+    # As of labels of one word, where BLEU is always 0.
+    waiting = make_patience(2, "bleu")
+    for step, loss in ((2, 5.0), (4, 4.0), (6, 3.0), (8, 3.5), (10, 3.0)):
+        waiting.count(step, {"loss": loss, "bleu": 0.0})
+    assert waiting.standing == Standing(6, 0.0, 2, "bleu", 3.0)
+    assert "No better validation loss than 3, of update 6" in waiting.reason()
+    # A better BLEU counts, whatever the loss.
+    assert waiting.count(12, {"loss": 9.0, "bleu": 0.5})
+
+
+def test_a_tie_with_a_checkpoint_that_noted_no_loss_is_not_won():
+    before = Standing(2, 0.0, 1, "bleu")
+    assert not make_patience(9, "bleu", before).count(
+        4, {"loss": 5.0, "bleu": 0.0}
+    )
 
 
 def test_damaged_best_weights_are_passed_over_with_a_word(tmp_path, caplog):

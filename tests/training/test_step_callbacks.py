@@ -1,25 +1,45 @@
-"""What a step of `fit` waits for."""
+"""What the steps of a training wait for, and what ends them."""
 
 import signal
+from types import SimpleNamespace
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from keras.src import backend
-from sample_runs import fit_tiny_model, make_tiny_model
+from sample_runs import fit_tiny_model, make_tiny_model, tiny_batches
 
 from keras_transformer.optimizers import TransformerSchedule
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
-from keras_transformer.training.callbacks import (
-    StepCallbacks,
+from keras_transformer.training import loop
+from keras_transformer.training.display import (
+    Guard,
     StepWindow,
-    StopOnNonFinite,
-    StopTraining,
-    Stopwatch,
+    TrainingDisplay,
 )
-from keras_transformer.training.display import TrainingDisplay
+from keras_transformer.training.loop import Stop
+
+
+@pytest.fixture
+def take_steps(monkeypatch):
+    """The function that trains a tiny model for some steps."""
+
+    def take(model, steps, after_step, callbacks=(), stop=None):
+        batches = tiny_batches(steps).repeat()
+        monkeypatch.setattr(loop.batching, "stream", lambda *_: batches)
+        training = SimpleNamespace(
+            model=model,
+            start=Progress(),
+            plan=None,
+            run=SimpleNamespace(training=SimpleNamespace(steps=steps)),
+            session=SimpleNamespace(callbacks=callbacks),
+        )
+        writer = SimpleNamespace(after_step=after_step, at_end=lambda now: None)
+        loop._take_steps(training, stop or Stop(), writer)
+
+    return take
 
 
 @pytest.fixture
@@ -43,57 +63,61 @@ def reads(monkeypatch):
     return counted
 
 
-def note_reads(reads):
-    """A list that gets the number of reads by each step's end; who fills it."""
-    so_far = []
-    return so_far, keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: so_far.append(len(reads))
-    )
-
-
-def test_steps_are_read_by_ten_in_one_transfer_for_each_reader(tmp_path, reads):
+def test_steps_are_read_by_ten_in_one_transfer_for_each_reader(
+    tmp_path, reads, take_steps
+):
     model = make_tiny_model(3)
-    stopwatch = Stopwatch(Progress())
-    now = stopwatch.now
-    schedule = TransformerSchedule(16)
-    display = TrainingDisplay(now, History(tmp_path, 0), 41, None, schedule)
+    display = TrainingDisplay(
+        *(model, Progress(), History(tmp_path, 0), 41, None),
+        TransformerSchedule(16),
+    )
     display.bar.disable = False  # As on a terminal.
     display.bar.console.file = open(tmp_path / "screen", "w")
-    guard = StopOnNonFinite(tmp_path, now, None, None)
-    so_far, counter = note_reads(reads)
-    own = [stopwatch, guard, display, counter]
-    fit_tiny_model(model, 41, StepCallbacks(own, [], model))
+    guard, so_far = Guard(tmp_path, model, None, None), []
+
+    def after_step(now, logs):
+        guard.after_step(now.step, logs)
+        display.after_step(now, logs)
+        so_far.append(len(reads))
+
+    take_steps(model, 41, after_step)
 
     new = np.diff([0, *so_far])
     # The guard looks after 10, 20, …; the display has a line after the first
     # step, with the rate, and its bar moves after 11, 21, ….
     assert new.tolist() == [2] + ([0] * 8 + [1, 1]) * 4
-    assert model.history.history["loss"][0] > 0
 
 
 @pytest.mark.stands_for("steps that callbacks watch")
-def test_callbacks_of_others_get_the_floats_that_keras_gives(tmp_path):
+def test_callbacks_of_others_get_the_floats_that_keras_gives(take_steps):
     own, theirs, by_keras = [], [], []
 
     def note(rows):
         return keras.callbacks.LambdaCallback(
-            on_train_batch_end=lambda batch, logs: rows.append(dict(logs))
+            on_train_batch_end=lambda batch, logs: rows.append(dict(logs)),
+            on_epoch_end=lambda epoch, logs: rows.append(dict(logs)),
         )
 
-    model = make_tiny_model(3)
-    fit_tiny_model(model, 3, StepCallbacks([note(own)], [note(theirs)], model))
-    fit_tiny_model(make_tiny_model(3), 3, [note(by_keras)])
-    assert theirs == by_keras
+    models = [make_tiny_model(3) for _ in range(2)]
+    take_steps(models[0], 3, lambda now, logs: own.append(logs), [note(theirs)])
+    fit_tiny_model(models[1], 3, [note(by_keras)])
+    # Keras gives an epoch its metrics alone, and a step its figures too.
+    assert theirs[:3] == by_keras[:3]
+    assert theirs[3].items() >= by_keras[3].items()
+    np.testing.assert_equal(*(model.get_weights() for model in models))
     for row in own:
         assert all(isinstance(x, tf.Tensor) for x in row.values())
     assert {type(x) for row in theirs for x in row.values()} == {float}
 
 
-def test_others_that_look_at_no_step_cost_none(reads):
-    model = make_tiny_model(3)
-    so_far, counter = note_reads(reads)
+def test_others_that_look_at_no_step_cost_none(reads, take_steps):
+    so_far = []
     idle = keras.callbacks.EarlyStopping("loss")
-    fit_tiny_model(model, 5, StepCallbacks([counter], [idle], model))
+    take_steps(
+        *(make_tiny_model(3), 5),
+        lambda now, logs: so_far.append(len(reads)),
+        [idle],
+    )
     assert so_far == [0] * 5
 
 
@@ -113,18 +137,26 @@ def test_a_window_keeps_what_it_has_read(reads):
     assert len(window) == 0 and window.read().shape == (0, 2)
 
 
-@pytest.mark.stands_for("steps that workers end")
-def test_workers_end_after_the_step_that_follows_a_wish():
-    class End(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            self.model.stop_training = self.model.stop_training or batch == 1
+class End(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        self.model.stop_training = batch == 1
 
+
+def test_a_callback_may_end_the_steps(take_steps):
+    model = make_tiny_model(1)
+    take_steps(model, 5, lambda *_: None, [End()])
+    assert int(model.optimizer.iterations) == 2
+
+
+@pytest.mark.stands_for("steps that workers end")
+def test_workers_end_after_the_step_that_follows_a_wish(
+    monkeypatch, take_steps
+):
     def train(vote, theirs=(), wanted=False):
         """Return the updates, and the signal that stands for others' wishes."""
-        model = make_tiny_model(1)
-        stop = StopTraining(Stopwatch(Progress()).now, None, True, wanted)
-        steps = StepCallbacks([stop], theirs, model, vote=vote, stop=stop)
-        fit_tiny_model(model, 5, steps)
+        monkeypatch.setattr(loop.workers, "vote_of", lambda strategy: vote)
+        model, stop = make_tiny_model(1), Stop(wanted=wanted)
+        take_steps(model, 5, lambda *_: None, theirs, stop)
         return int(model.optimizer.iterations), stop.signal
 
     votes = []

@@ -14,7 +14,7 @@ from sample_runs import train_on_digits
 import keras_transformer as kt
 from keras_transformer.commands import command_line
 from keras_transformer.config import SETTINGS, UserError
-from keras_transformer.runs import history, lock
+from keras_transformer.runs import history, layout
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import loop
 
@@ -203,7 +203,7 @@ def test_a_second_process_is_told_who_trains_and_touches_nothing(
     if is_begun:
         shutil.copytree(finished, run_dir)
         (run_dir / "checkpoints" / ".partial-step-000000031").mkdir()
-    with lock.only_writer(run_dir):  # As one that is preparing, or writing.
+    with layout.only_writer(run_dir):  # As one that is preparing, or writing.
         before = {p: p.stat().st_mtime_ns for p in run_dir.rglob("*")}
         error = error_of(capsys, *arguments(corpus, run_dir, "--steps", "31"))
         after = {p: p.stat().st_mtime_ns for p in run_dir.rglob("*")}
