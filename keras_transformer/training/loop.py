@@ -355,7 +355,13 @@ def _take_steps(
         workers.share_rows(strategy, batching.stream(training.plan, now.step))
     )
     vote = workers.vote_of(strategy)
-    theirs = Theirs(training.session.callbacks if writer else (), model, left)
+    callbacks = [*training.session.callbacks] if writer else []
+    theirs = keras.callbacks.CallbackList(
+        callbacks, model=model, verbose=0, epochs=1, steps=left
+    )
+    # Keras turns all logs into floats, and so waits for the device. Only
+    # callbacks that look at steps cause that here.
+    look_at_steps = _look_at_steps(callbacks)
     model.stop_training = False
     model.make_train_function()
     model.reset_metrics()
@@ -374,7 +380,7 @@ def _take_steps(
                 stop.signal = signal.SIGTERM
         if writer:
             writer.after_step(now, logs)
-        if theirs.look_at_steps:
+        if look_at_steps:
             theirs.on_train_batch_end(batch, logs)
         stop.wanted = stop.is_due(now) or model.stop_training
         if agreed if vote else stop.wanted:
@@ -385,33 +391,19 @@ def _take_steps(
     theirs.on_train_end(logs)
 
 
-class Theirs(keras.callbacks.CallbackList):
-    """A person's callbacks, around the one epoch that a training is.
-
-    Keras turns all logs into floats after every step, and so waits for the
-    device. Here only callbacks that look at steps cause that.
-    """
-
-    def __init__(
-        self,
-        callbacks: Sequence[keras.callbacks.Callback],
-        model: keras.Model,
-        steps: int,
-    ) -> None:
-        super().__init__(
-            [*callbacks], model=model, verbose=0, epochs=1, steps=steps
-        )
-        # Look at the object, since a `LambdaCallback` sets a function on it.
-        self.look_at_steps = any(
-            getattr(getattr(each, name), "__func__", None)
-            is not getattr(keras.callbacks.Callback, name)
-            for each in callbacks
-            for name in ("on_train_batch_end", "on_batch_end")
-        )
+def _look_at_steps(callbacks: Sequence[keras.callbacks.Callback]) -> bool:
+    """Return whether a callback does anything when a step ends."""
+    # Look at the object, since a `LambdaCallback` sets a function on itself.
+    return any(
+        getattr(getattr(callback, name), "__func__", None)
+        is not getattr(keras.callbacks.Callback, name)
+        for callback in callbacks
+        for name in ("on_train_batch_end", "on_batch_end")
+    )
 
 
 class Writer:
-    """What the chief does beside the steps, all that is written among it.
+    """What the chief alone does beside the steps: it watches and writes.
 
     The order after a step has its reasons: bad figures end a training before
     they are saved; what is quick to lose is saved before what takes long; a

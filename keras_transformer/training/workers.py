@@ -58,29 +58,26 @@ class Cluster:
         """Read `TF_CONFIG`.
 
         Raises:
-            UserError: If it describes no cluster with a place for this
-                process.
+            UserError: If this process has no place in the cluster.
         """
-        fields = _parse(text)
-        jobs = {job: fields["cluster"].get(job, []) for job in JOBS}
-        tasks = tuple((job, i) for job in JOBS for i in range(len(jobs[job])))
-        addresses = tuple(address for job in JOBS for address in jobs[job])
+        try:
+            fields = json.loads(text)
+            jobs = {job: [*found] for job, found in fields["cluster"].items()}
+            task = fields["task"]["type"], fields["task"]["index"]
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise _wrong("a cluster and a task", f"{text[:60]!r}") from None
+        if jobs.keys() - {*JOBS} or len(jobs.get("chief", [])) > 1:
+            raise _wrong("workers and at most one chief", f"{jobs}")
+        tasks = tuple((x, i) for x in JOBS for i in range(len(jobs.get(x, []))))
+        addresses = [address for x in JOBS for address in jobs.get(x, [])]
         for address in addresses:
             if not _is_address(address):
                 raise _wrong("addresses of the form host:port", address)
             if addresses.count(address) > 1:
                 raise _wrong("an address for each worker", f"{address} twice")
-        task = fields["task"]
-        job, index = task.get("type"), task.get("index")
-        if job not in JOBS:
-            raise _wrong("the task's type to be worker or chief", f"{job!r}")
-        if (job, index) not in tasks or isinstance(index, bool):
-            raise _wrong(
-                f"the task's index to be one of the {len(jobs[job])} "
-                f"{job} addresses, counted from 0",
-                f"{index!r}",
-            )
-        return cls(tasks, addresses, tasks.index((job, index)))
+        if task not in tasks:
+            raise _wrong("the task to be one of the cluster's", f"{task}")
+        return cls(tasks, tuple(addresses), tasks.index(task))
 
     def describe(self, index: int) -> str:
         """Name a worker and its address."""
@@ -151,29 +148,6 @@ def _wrong(expected: str, received: str) -> UserError:
         f"Expected in TF_CONFIG {expected}, received {received}; it looks "
         f"like {EXAMPLE}."
     )
-
-
-def _parse(text: str) -> dict[str, Any]:
-    """Read the fields of `TF_CONFIG`, and check their form."""
-    try:
-        fields = json.loads(text)
-    except ValueError as error:
-        raise _wrong("JSON", f"{text[:60]!r} ({error})") from None
-    if not isinstance(fields, dict):
-        raise _wrong("an object", f"{text[:60]!r}")
-    cluster, task = fields.get("cluster"), fields.get("task")
-    if not isinstance(cluster, dict) or not any(map(cluster.get, JOBS)):
-        raise _wrong("a cluster with a list of workers", f"{cluster!r}")
-    for job, addresses in cluster.items():
-        if job not in JOBS:
-            raise _wrong("workers and at most a chief", f"the job {job!r}")
-        if not isinstance(addresses, list):
-            raise _wrong(f"a list of {job} addresses", f"{addresses!r}")
-    if len(cluster.get("chief", [])) > 1:
-        raise _wrong("at most one chief", f"{len(cluster['chief'])}")
-    if not isinstance(task, dict):
-        raise _wrong("a task that says which worker this is", f"{task!r}")
-    return fields
 
 
 def _is_address(address: object) -> bool:
