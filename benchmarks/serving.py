@@ -152,7 +152,7 @@ def ask_in_turn(args: argparse.Namespace, folder: str) -> None:
     options = {"min_length": args.tokens or 0, "max_length": args.tokens}
     run = Run(args.run_dir)
     path = run.export(
-        exported, search=Search(**options), quantization=args.precision
+        exported, search=Search(**options), precision=args.precision
     )
     translator = run.translator(None, args.precision)
     signature = tf.saved_model.load(str(path)).signatures["serving_default"]

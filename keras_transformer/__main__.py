@@ -47,28 +47,18 @@ from keras_transformer.commands.command_line import Parser
 from keras_transformer.machine import extras
 from keras_transformer.settings import nearest
 
-# Verb: its module, a line for --help.
 _VERBS = {
-    "train": (train, "a corpus in, a run directory out"),
-    "translate": (translate, "lines of text in, lines of text out"),
-    "score": (score, "how likely given translations are"),
-    "evaluate": (evaluate, "BLEU and chrF of a test set"),
-    "shortlist": (shortlist, "what each piece may become, for a faster search"),
-    "distill": (
-        distill,
-        "a student that learns from the translations of other runs",
-    ),
-    "backtranslate": (
-        backtranslate,
-        "text of the target language in, pairs to train on out",
-    ),
-    "view": (
-        view,
-        "a page of what a translation looked at and how it was found",
-    ),
-    "export": (export, "a SavedModel that takes and returns text"),
-    "import": (import_run, "a model of another system in, a run directory out"),
-    "serve": (serve, "a server and a page over such a SavedModel"),
+    "train": train,
+    "translate": translate,
+    "score": score,
+    "evaluate": evaluate,
+    "shortlist": shortlist,
+    "distill": distill,
+    "backtranslate": backtranslate,
+    "view": view,
+    "export": export,
+    "import": import_run,
+    "serve": serve,
 }
 
 
@@ -86,9 +76,10 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = Parser(prog="keras-transformer", description=__doc__)
     parser.add_argument("--version", action="version", version=_versions())
     verbs = parser.add_subparsers(metavar="VERB", required=True)
-    for name, (module, summary) in _VERBS.items():
+    for name, module in _VERBS.items():
+        about = inspect.getdoc(module.run) or ""  # Not under python -OO.
         verb = verbs.add_parser(
-            name, help=summary, description=inspect.getdoc(module.run)
+            name, help=about.partition("\n")[0], description=about
         )
         module.add_flags(verb)
         verb.set_defaults(verb=module.run, parser=verb)

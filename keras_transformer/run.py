@@ -17,9 +17,9 @@ from keras_transformer.config import (
     UserError,
 )
 from keras_transformer.data.corpora import Source, open_corpus
-from keras_transformer.data.corpus import Corpus
-from keras_transformer.machine import exhaustion, files
-from keras_transformer.runs.layout import RECORDS
+from keras_transformer.data.corpus import MEMORY, Corpus, absolute_name
+from keras_transformer.machine import exhaustion
+from keras_transformer.runs.layout import EVALUATION, RECORDS
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.weights import Weights
 from keras_transformer.settings import (
@@ -38,10 +38,8 @@ from keras_transformer.training.request import (
 if TYPE_CHECKING:  # Verbs open a run before they load TensorFlow.
     import matplotlib.figure
 
-    from keras_transformer.exporting.serving_kit import ServingKit
     from keras_transformer.translation.evaluation import Evaluation
     from keras_transformer.translation.model_card import ModelCard
-    from keras_transformer.translation.significance import Texts
     from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger("keras_transformer")
@@ -213,127 +211,79 @@ class Run:
         split: str = "test",
         corpus: Source | None = None,
         *,
-        reference: "Texts | Sequence[Texts] | None" = None,
-        hypotheses: "Texts | None" = None,
         average: int | None = None,
         beam_size: int | None = None,
-        length_penalty: float | None = None,
-        max_extra_length: int | None = None,
-        max_finished: int | None = None,
+        search: Search | None = None,
         lowercase: bool = False,
         tokenize: str | None = None,
-        against: "Texts | None" = None,
-        json_file: str | os.PathLike | None = None,
         parallel: int | None = None,
-        precision: str | None = None,
-        shortlist: str | os.PathLike | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> "Evaluation":
-        """Translate a split and score it, or score given translations of it.
+        """Translate a split and score it.
 
         No source is left out. One longer than 256 tokens, or than the run's
         `max_length` if that is more, is cut there, and the log names it.
 
-        The translations go to `evaluation/SPLIT.LANG.txt` of the run directory
-        and all figures to `evaluation/SPLIT.json`. They replace those of an
-        earlier evaluation. Those of an ensemble go to `SPLIT.ensemble.LANG.txt`
-        and `SPLIT.ensemble.json`. Given translations leave both as they are.
+        `source.txt`, `reference.txt`, `translation.txt` and `scores.json` go to
+        `evaluation/NAME` of the run directory, in place of earlier ones. NAME
+        is the split, `SPLIT.ensemble` for an ensemble, with the name of the
+        corpus before it if that is not the run's.
 
         Args:
             split: Name of the split.
             corpus: Another corpus than the run's, as in `open_corpus`.
-            reference: What to score against instead of the corpus's
-                references: a file with a text on each line, or several files
-                or lists of texts, one for each reference.
-            hypotheses: Translations to score, as a file or a list of texts.
-                Nothing is translated then, so arguments that only a search
-                uses are refused.
             average: As in `translator`.
-            beam_size: As in `Search`; by default the run's. So the next three.
-            length_penalty: As in `Search`.
-            max_extra_length: As in `Search`.
-            max_finished: As in `Search`.
+            beam_size: As in `Search`; by default that of `search`.
+            search: How to search, by default as the run. `n_best` and
+                `max_source_length` are not used.
             lowercase: Whether to score lower-cased text too.
             tokenize: SacreBLEU's tokeniser for BLEU, such as `13a` or `char`;
                 by default that of the target language.
-            against: The system to compare with: another run directory that was
-                evaluated on the same split, or its translations, as a file with
-                one a line or a list.
-            json_file: Another file for the figures.
             parallel: Batches searched at the same time, as in
                 `Translator.n_best`.
-            precision: As in `translator`.
-            shortlist: As in `translator`.
             progress: Called with the number of sentences done and in all.
 
         Returns:
-            The scores, each with its signature, and the translations. With
-            `against`, `comparisons` has sacreBLEU's paired tests.
+            The scores, each with its signature, and the translations.
 
         Raises:
-            UserError: If there is no such split, or no weights, or nothing to
-                compare with.
+            UserError: If there is no such split, or no weights.
             JobError: If memory or disk is full.
         """
         if not isinstance(split, str):
             expected = "the name of a split; pairs are given as `corpus`"
             raise SettingError("split", expected, split)
         of_kind("lowercase", bool, lowercase)
-        from keras_transformer.translation import evaluation, significance
+        if search is not None:
+            of_kind("search", Search, search)
+        from keras_transformer.translation import evaluation
 
-        used = self.using(
-            average=average, precision=precision, shortlist=shortlist
-        )
+        used = self.using(average=average)
         run = used.config
-        given = dict(
-            beam_size=beam_size,
-            length_penalty=length_penalty,
-            max_extra_length=max_extra_length,
-            max_finished=max_finished,
-        )
         search = overridden(
-            run.search,
+            search or run.search,
+            beam_size=beam_size,
             n_best=1,
             max_source_length=run.longest_source,
-            **given,
         )
-        if hypotheses is not None:
-            significance.refuse_beside_hypotheses(
-                {**given, "parallel": parallel, **used.weights.changed()}
-            )
         opened = self._open_corpus(corpus, run)
-        pairs = list(opened.pairs(split, "split"))
-        scoring, report = significance.comparison(
-            opened, split, pairs, reference, against
-        )
+        test_set = evaluation.TestSet.read(opened, split)
         # A tokeniser that cannot be had shows before the work.
         tokenize = evaluation.bleu_tokenizer(opened.target_lang, tokenize)
-        scoring |= {"lowercase": lowercase, "tokenize": tokenize}
-        speed: dict[str, Any] = {}
-        name, kept = split, None
-        if hypotheses is not None:
-            report["hypotheses"] = significance.name_of(hypotheses)
-            texts = significance.given_texts(
-                hypotheses, "hypotheses", split, len(pairs)
-            )
-        else:
-            translator = used.translator()
-            report |= {**search.kept_by_run(), **translator.weights.report()}
-            name = f"{split}.ensemble" if self.weights.ensemble else split
-            kept = self.path
-        files_of = evaluation.written(kept, name, run.target_lang, json_file)
-        with files_of as (write_texts, write_figures):
-            if hypotheses is None:
-                texts, speed = evaluation.translate(
-                    *(translator, [source for source, _ in pairs], search),
-                    parallel=parallel,
-                    progress=progress,
-                )
-                write_texts(texts)
-            scored = evaluation.score(texts, **scoring)
-            result = dataclasses.replace(scored, **speed)
-            write_figures(result, report)
-        return result
+        translator = used.translator()
+        name = absolute_name(opened.name)
+        is_own = corpus is None or name == run.corpus != MEMORY
+        name = evaluation.folder_name(
+            split, None if is_own else name, bool(self.weights.ensemble)
+        )
+        return evaluation.evaluate(
+            *(translator, test_set, search, self.path / EVALUATION / name),
+            is_own_corpus=is_own,
+            lowercase=lowercase,
+            tokenize=tokenize,
+            parallel=parallel,
+            progress=progress,
+        )
 
     def _open_corpus(self, corpus: Source | None, run: RunConfig) -> Corpus:
         """Open a corpus, or the run's own."""
@@ -356,12 +306,12 @@ class Run:
         search: Search | None = None,
         *,
         average: int | None = None,
-        kit: "ServingKit | None" = None,
-        quantization: str | None = None,
+        precision: str | None = None,
         portable: bool = False,
-        shortlist: str | os.PathLike | None = None,
+        name: str | None = None,
+        max_batch_size: int | None = None,
     ) -> pathlib.Path:
-        """Write a SavedModel of strings; as `keras_transformer.export`.
+        """Write a SavedModel of strings, as `keras_transformer.export`.
 
         Args:
             output: Folder of all versions.
@@ -370,12 +320,11 @@ class Run:
                 `translator().search_with(max_source_length=512)` changes only
                 that limit.
             average: As in `translator`.
-            kit: The files for TensorFlow Serving.
-            quantization: Type to store the weights in: `"float32"`,
-                `"float16"`, `"bfloat16"` or `"int8"`; by default that of
-                `using(precision=…)`.
+            precision: Type to store the weights in; by default that which the
+                run was opened with.
             portable: Whether every TensorFlow can load it.
-            shortlist: As in `translator`; it becomes a part of the export.
+            name: What TensorFlow Serving calls the model.
+            max_batch_size: Texts that TensorFlow Serving translates together.
 
         Returns:
             The path of the SavedModel, `output/version`.
@@ -383,33 +332,30 @@ class Run:
         Raises:
             UserError: If it cannot be written, or there are no weights.
             JobError: If memory or disk is full.
-            ValueError: If `quantization` is not one of the four.
         """
-        from keras_transformer.exporting import saved_model
-        from keras_transformer.exporting.serving_kit import ServingKit
+        from keras_transformer.exporting.serving_kit import Export
 
+        how = Export(version, search, precision, portable, name, max_batch_size)
         # Refuse an impossible export before the model is loaded.
-        saved_model.check_how(search, portable)
-        files.version_path(output, version)
-        kit = kit or ServingKit.plan(output)
-        used = self.using(average=average, shortlist=shortlist)
+        how = how.planned(output)
+        used = self.using(average=average)
         translator = used.translator()
+        from keras_transformer.exporting import saved_model
+
         logger.info("Tracing the signatures of %s", self.path)
-        quantization = quantization or used.weights.precision
-        has_shortlist = used.weights.shortlist is not None
         card = used._card(
-            translator.weights, search, quantization, has_shortlist
+            translator.weights,
+            search,
+            precision or used.weights.precision,
+            used.weights.shortlist is not None,
         )
-        return saved_model.export(
-            *(translator, output, version, search, kit, quantization, card),
-            portable,
-        )
+        return saved_model.write(translator, output, how, card)
 
     def card(
         self,
         average: int | None = None,
         search: Search | None = None,
-        quantization: str = "float32",
+        precision: str = "float32",
         shortlist: bool = False,
     ) -> "ModelCard":
         """Make the card that an export carries.
@@ -420,14 +366,14 @@ class Run:
         Args:
             average: As in `translator`.
             search: How the export searches; by default as the run.
-            quantization: As in `export`.
+            precision: As in `export`.
             shortlist: Whether the export has a shortlist.
 
         Raises:
             UserError: If there are no weights.
         """
         used = self.using(average)
-        return used._card(used.chosen(), search, quantization, shortlist)
+        return used._card(used.chosen(), search, precision, shortlist)
 
     def chosen(self) -> Weights:
         """Choose the weights to translate with, without loading them."""

@@ -143,13 +143,14 @@ def test_reports_and_cards_name_the_weights_that_were_loaded(
         save(run.path, model, checkpoints.Progress(next(steps)))
         return translator
 
-    def export(*args):
-        return args[6].weights
+    def write(translator, output, how, card):
+        return card.weights
 
     monkeypatch.setattr(kt.Run, "translator", while_it_trains)
-    monkeypatch.setattr(saved_model, "export", export)
+    monkeypatch.setattr(saved_model, "write", write)
     run.evaluate(corpus={"test": [("a small dog", "ein Hund")]}, beam_size=1)
-    report = json.loads((run.path / "evaluation" / "test.json").read_text())
+    folder = run.path / "evaluation" / "memory.test"
+    report = json.loads((folder / "scores.json").read_text())
     names = [f"step-0000000{step:02}" for step in (7, 11, 13, 17)]
     assert report["checkpoints"] == names[:2]
     assert run.export(tmp_path / "exported").split()[:-1] == names
@@ -220,7 +221,8 @@ def test_a_run_translates_evaluates_and_exports(
     result = run.evaluate("test", beam_size=1)
     assert len(result.translations) == len(in_memory["test"])
     assert "|tok:13a|" in result.bleu.signature
-    assert (run.path / "evaluation" / "test.json").exists()
+    assert result.folder == run.path / "evaluation" / "test"
+    assert (result.folder / "scores.json").exists()
     path = run.export(tmp_path / "exported" / "mine")
     served = tf.saved_model.load(path).signatures["serving_default"]
     answer = served(text=tf.constant(texts[:1]))["translation"].numpy()[0]

@@ -52,15 +52,14 @@ def test_unseen_numbers_are_translated_right(run_dir, capsys):
     assert run("evaluate", "--run-dir", run_dir) == 0
     output = capsys.readouterr().out
     assert "|tok:13a|" in output and "prepared:moses-de" in output
-    report = json.loads((run_dir / "evaluation" / "test.json").read_text())
+    folder = run_dir / "evaluation" / "test"
+    report = json.loads((folder / "scores.json").read_text())
     assert report["sentences"] == 101
     assert len(report["checkpoints"]) == 5
     assert report["scores"]["bleu"]["value"] > 80
-    translations = run_dir / "evaluation" / "test.de.txt"
-    references = run_dir.parent / "test.de"
     pairs = zip(
-        translations.read_text().splitlines(),
-        references.read_text().splitlines(),
+        (folder / "translation.txt").read_text().splitlines(),
+        (run_dir.parent / "test.de").read_text().splitlines(),
         strict=True,
     )
     assert sum(one == other for one, other in pairs) >= 75

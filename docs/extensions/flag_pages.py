@@ -69,7 +69,7 @@ def write_pages(app: Sphinx, config: object) -> None:
 def _verbs() -> str:
     """Write a section for each verb."""
     sections = []
-    for name, (module, _) in command_line._VERBS.items():
+    for name, module in command_line._VERBS.items():
         parser = argparse.ArgumentParser(prog=f"keras-transformer {name}")
         module.add_flags(parser)
         sections += [
@@ -102,7 +102,8 @@ def _flags(parser: argparse.ArgumentParser) -> str:
     rows = ["| flag | meaning |", "| --- | --- |"]
     formatter = parser._get_formatter()
     for action in parser._actions:
-        if isinstance(action, argparse._HelpAction):
+        is_help = isinstance(action, argparse._HelpAction)
+        if is_help or action.help == argparse.SUPPRESS:
             continue
         text = formatter._expand_help(action) if action.help else ""
         named = ", ".join(action.option_strings) or (

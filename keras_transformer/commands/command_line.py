@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from keras_transformer.config import JobError, UserError
 from keras_transformer.machine import exhaustion
-from keras_transformer.settings import did_you_mean
+from keras_transformer.settings import nearest
 from keras_transformer.training.request import RECIPE_SUFFIX, recipes
 
 DONE, FAILED, WRONG = 0, 1, 2
@@ -46,24 +46,16 @@ class Parser(argparse.ArgumentParser):
         return super().add_argument(*names, **options)
 
     def error(self, message: str) -> NoReturn:
-        end = "" if message.endswith("?") else "."
-        self.exit(WRONG, f"error: {message}{end} See {self.prog} --help.\n")
+        self.exit(WRONG, f"error: {message}. See {self.prog} --help.\n")
 
     def read(self, words: Sequence[str]) -> argparse.Namespace:
         """Parse words; look for unknown flags before others are missed."""
         for word in itertools.takewhile("--".__ne__, words):
             name = word.partition("=")[0]
             # Argparse takes what has a space for text.
-            if not name.startswith("--") or name in self.flags or " " in word:
-                continue
-            if whole := [flag for flag in self.flags if flag.startswith(name)]:
-                self.error(
-                    f"expected a whole flag, received {name}; write "
-                    f"{' or '.join(whole)}"
-                )
-            known = [flag[2:].replace("-", "_") for flag in self.flags]
-            near = did_you_mean(name[2:].replace("-", "_"), known).rstrip(".")
-            self.error(f"unrecognized arguments: {word}{self.named(near)}")
+            if name[:2] == "--" and name not in self.flags and " " not in word:
+                near = nearest(name, self.flags)
+                self.error(f"unrecognized arguments: {word}{near}")
         return self.parse_args(words)
 
     def named(self, message: str) -> str:
@@ -187,10 +179,10 @@ def run(command: Callable[[], int | None]) -> int:
         return 130
 
 
-def say_next(*words: object) -> None:
+def say_next(*words: object, program: str = "keras-transformer") -> None:
     """Log the command that comes next, if a person reads along."""
     if sys.stdout.isatty():
-        command = shlex.join(["keras-transformer", *map(str, words)])
+        command = shlex.join([program, *map(str, words)])
         logger.info("Next: %s", command)
 
 

@@ -23,7 +23,6 @@ from keras_transformer.config import (
     Search,
     UserError,
 )
-from keras_transformer.data import lines
 from keras_transformer.machine import devices
 from keras_transformer.runs.weights import WEIGHTS
 from keras_transformer.settings import kind_of, setting_of
@@ -155,22 +154,20 @@ def add_sampling_flags(parser: argparse.ArgumentParser) -> None:
     add(parser, _SAMPLING, prefix="with --sample: ")
 
 
-def open_run(args: argparse.Namespace) -> "Run":
-    """Open the run `--run-dir` with the weights that the flags ask for.
+def prepare(args: argparse.Namespace, n_best: int = 1) -> tuple["Run", Search]:
+    """Open the run `--run-dir` with the weights and the search of the flags.
 
     It loads TensorFlow only with the model, so that other mistakes show before.
     """
     from keras_transformer.run import Run
 
     run = Run(args.run_dir, **given(args, WEIGHTS.values()))
-    if run.weights.shortlist:
-        lines.open_file(run.weights.shortlist, "--shortlist").close()
     searches = None
     if "parallel" in args:
         width = run.config.model.d_model
         searches = devices.searches(args.parallel, devices.cores(), width)
     run.before_loading = functools.partial(load_tensorflow, searches)
-    return run
+    return run, search_from(args, run.config.search, n_best)
 
 
 def load_tensorflow(searches: int | None) -> None:
@@ -178,12 +175,6 @@ def load_tensorflow(searches: int | None) -> None:
     command_line.quiet_tensorflow()
     if searches:
         devices.share_cores(searches)
-
-
-def prepare(args: argparse.Namespace, n_best: int = 1) -> tuple["Run", Search]:
-    """Open the run, and change its search by the flags."""
-    run = open_run(args)
-    return run, search_from(args, run.config.search, n_best)
 
 
 def search_from(

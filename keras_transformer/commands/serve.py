@@ -157,7 +157,7 @@ def keep_exported(run: "Run", output: pathlib.Path) -> None:
     newest = max(files.versions(output), default=0)
     path = output / str(newest)
     kept = ModelCard.load(path) if newest else None
-    how = (kept.quantization, kept.shortlist) if kept else ()
+    how = (kept.precision, kept.shortlist) if kept else ()
     now = run.card(None, None, *how)
     search = run.config.search.kept_by_run()
     is_alike = kept is not None and all(
@@ -179,7 +179,7 @@ def _served_run(args: argparse.Namespace) -> "Run | None":
     if args.exported and (args.exported / CONFIG_FILE).exists():
         args.run_dir, args.exported = args.exported, None
     if args.run_dir is not None:
-        return flags.open_run(args)
+        return flags.prepare(args)[0]
     if args.ensemble or args.ensemble_mean:
         args.parser.error(
             "expected --run-dir beside --ensemble and --ensemble-mean"

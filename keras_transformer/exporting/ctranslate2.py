@@ -50,6 +50,7 @@ from keras_transformer.config import (
     PAD_ID,
     UNK_ID,
     ModelConfig,
+    SettingError,
     UserError,
 )
 from keras_transformer.data.paired_tokenizer import PairedTokenizer
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
     from ctranslate2.specs.common_spec import LayerNormSpec
     from ctranslate2.specs.transformer_spec import FeedForwardSpec
 
-QUANTIZATIONS = ("float32", "float16", "int8")
+PRECISIONS = ("float32", "float16", "int8")
 # CTranslate2 looks positions up; past the table's end it refuses the text.
 POSITIONS = 2_048
 # Keras's names, and CTranslate2's.
@@ -91,18 +92,12 @@ _OF_DECODER = {
 _NEVER = -1e4
 
 
-def check_output(output: str | os.PathLike) -> pathlib.Path:
-    """Refuse what cannot succeed, before anything is loaded.
-
-    Args:
-        output: Folder of the new model; must not exist.
-
-    Returns:
-        Its path.
-
-    Raises:
-        UserError: If the package ctranslate2 is missing or `output` exists.
-    """
+def check(output: str | os.PathLike, precision: str) -> pathlib.Path:
+    """Refuse what cannot succeed, before anything is loaded."""
+    if precision not in PRECISIONS:
+        raise SettingError(
+            "precision", f"one of {', '.join(PRECISIONS)}", precision
+        )
     extras.needs("ctranslate2.specs", "ctranslate2")
     if os.path.lexists(output):
         raise UserError(
@@ -115,7 +110,7 @@ def check_output(output: str | os.PathLike) -> pathlib.Path:
 def export(
     translator: Translator,
     output: str | os.PathLike,
-    quantization: str = "float32",
+    precision: str = "float32",
 ) -> pathlib.Path:
     """Write a CTranslate2 model, whole or not at all.
 
@@ -125,7 +120,7 @@ def export(
             with restricted self-attention or an activation that CTranslate2
             lacks do not.
         output: Folder of the model; must not exist.
-        quantization: How the weights are stored: `"float32"`, `"float16"`
+        precision: How the weights are stored: `"float32"`, `"float16"`
             (half the size; a CPU computes in float32) or `"int8"` (a quarter;
             a CPU multiplies in int8).
 
@@ -133,39 +128,15 @@ def export(
         The path of the folder.
 
     Raises:
-        UserError: As in `check_output`, or if CTranslate2 has no such model,
-            or the files cannot be written.
-        JobError: If the disk is full.
-        ValueError: If `quantization` is not one of the three.
+        UserError: If CTranslate2 has no such model, or the package is missing.
     """
-    if quantization not in QUANTIZATIONS:
-        raise ValueError(
-            f"`quantization` must be one of {', '.join(QUANTIZATIONS)}. "
-            f"Received: quantization={quantization!r}"
-        )
-    output = check_output(output)
-    kind, tokenizer = type(translator.model), translator.tokenizer
-    if kind is not Transformer or not isinstance(tokenizer, Tokenizer):
-        raise UserError(
-            "CTranslate2 computes what a Transformer does by itself, with "
-            f"sentencepiece, and was given {kind.__name__} with "
-            f"{type(tokenizer).__name__}; export a SavedModel."
-        )
-    restriction = translator.model.model_config.restriction
-    if restriction is not None:
-        raise UserError(
-            "CTranslate2 has no restricted self-attention, and this model was "
-            f"trained with `restriction` {restriction}; export a SavedModel."
-        )
-    activation = translator.model.model_config.activation
-    if activation not in _ACTIVATIONS:
-        raise UserError(
-            f"CTranslate2 knows the activations {', '.join(_ACTIVATIONS)}, and "
-            f"this model has {activation}; export a SavedModel."
-        )
+    output = check(output, precision)
+    tokenizer = translator.tokenizer
+    if lacking := _lacking(translator):
+        raise UserError(f"CTranslate2 has no {lacking}; export a SavedModel.")
     spec = _spec(translator)
     spec.validate()
-    spec.optimize(quantization=quantization)
+    spec.optimize(quantization=precision)
     vocabulary = {TOKENIZER_FILE: tokenizer.spm}
     if isinstance(tokenizer, PairedTokenizer):
         of_target = tokenizer.target.spm
@@ -180,6 +151,19 @@ def export(
     except OSError as error:
         raise unwritable(output, error) from error
     return output
+
+
+def _lacking(translator: Translator) -> str | None:
+    """Name what the model has and CTranslate2 lacks."""
+    kind, tokenizer = type(translator.model), translator.tokenizer
+    if kind is not Transformer or not isinstance(tokenizer, Tokenizer):
+        return f"{kind.__name__} with {type(tokenizer).__name__}"
+    config = translator.model.model_config
+    if config.restriction is not None:
+        return f"restricted self-attention, here {config.restriction}"
+    if config.activation not in _ACTIVATIONS:
+        return f"activation {config.activation}"
+    return None
 
 
 def _spec(translator: Translator) -> "TransformerSpec":

@@ -38,14 +38,12 @@ import tensorflow as tf
 from keras import ops
 
 from keras_transformer.config import (
-    EXPORT_PRECISIONS,
     MAX_SOURCE_LENGTH,
     JobError,
     Search,
-    SettingError,
     UserError,
 )
-from keras_transformer.exporting.serving_kit import ServingKit
+from keras_transformer.exporting.serving_kit import Export
 from keras_transformer.machine import exhaustion, files
 from keras_transformer.settings import of_kind
 from keras_transformer.translation.model_card import ModelCard
@@ -53,16 +51,23 @@ from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger("keras_transformer")
 
+# By name: a function of strings `(B,)`, and the names of these.
+Signatures = dict[str, tuple[Callable, tuple[str, ...]]]
+# Weights with their copies in float16.
+HalfWeights = list[tuple[keras.Variable, keras.Variable]]
+
 
 def export(
     translator: Translator,
     output: str | os.PathLike,
     version: int = 1,
     search: Search | None = None,
-    kit: ServingKit | None = None,
-    quantization: str | None = None,
-    card: ModelCard | None = None,
+    *,
+    precision: str | None = None,
     portable: bool = False,
+    name: str | None = None,
+    max_batch_size: int | None = None,
+    card: ModelCard | None = None,
 ) -> pathlib.Path:
     """Write a SavedModel with its tokenizer, whole or not at all.
 
@@ -77,53 +82,45 @@ def export(
             `n_best` search. By default as the translator does, with 4
             hypotheses, or the number of beams if that is less. Sources are
             always cut, by default after 256 tokens.
-        kit: The files for TensorFlow Serving, by default those of
-            `ServingKit.plan(output)`.
-        quantization: How the weights are stored: `"float32"`; `"float16"` or
+        precision: How the weights are stored: `"float32"`; `"float16"` or
             `"bfloat16"` for half the size; `"int8"` for a quarter; by default
             what the translator multiplies in. Every signature computes in
             float32, but with weights in bfloat16 or int8 it multiplies in
             these, as `Translator.freeze` says.
-        card: Where the model comes from; the export adds how it searches.
-            Without it, the export has no card, and `keras-transformer serve`
-            does not know the languages.
         portable: Whether the graph has only operators that every TensorFlow
             has, as `Translator.freeze` says; otherwise, on a processor, it may
             need those of TensorFlow for x86-64, and in bfloat16 and int8
             instructions of this processor. The card names both.
+        name: What TensorFlow Serving calls the model; by default the name of
+            the folder.
+        max_batch_size: Texts that TensorFlow Serving translates together; by
+            default 32, or what the batching file of `output` says.
+        card: Where the model comes from; the export adds how it searches.
+            Without it, the export has no card, and `keras-transformer serve`
+            does not know the languages.
 
     Returns:
         The path of the SavedModel, `output/version`.
 
     Raises:
-        UserError: As in `files.version_path`, `ServingKit.plan` and
-            `Translator.freeze`, or if the files cannot be written, or weights
-            that are rounded to bfloat16 shall be stored otherwise.
+        UserError: As in `Export.planned` and `Translator.freeze`, or if the
+            files cannot be written, or weights that are rounded to bfloat16
+            shall be stored otherwise.
         JobError: If the disk is full.
-        ValueError: If `quantization` is not one of the four.
     """
-    if not isinstance(translator, Translator):
-        raise SettingError(
-            "translator", "a Translator(model, tokenizer)", translator
-        )
-    check_how(search, portable)
-    precision = translator.weights.precision
-    quantization = quantization or precision
-    if quantization not in EXPORT_PRECISIONS:
-        raise SettingError(
-            "quantization",
-            f"one of {', '.join(EXPORT_PRECISIONS)}",
-            quantization,
-        )
-    if precision == "bfloat16" and quantization != precision:
-        raise UserError(
-            "Expected to store in bfloat16 a translator whose weights are "
-            f"rounded to it, received {quantization}; export the translator "
-            "from which you made it."
-        )
-    path = files.version_path(output, version)
-    kit = kit or ServingKit.plan(output)
-    search = search or translator.search_with(
+    of_kind("translator", Translator, translator)
+    how = Export(version, search, precision, portable, name, max_batch_size)
+    return write(translator, output, how.planned(output), card)
+
+
+def write(
+    translator: Translator,
+    output: str | os.PathLike,
+    how: Export,
+    card: ModelCard | None,
+) -> pathlib.Path:
+    """Write what was planned, as `export` does."""
+    search = how.search or translator.search_with(
         n_best=min(4, translator.search.beam_size)
     )
     if search.max_source_length is None:
@@ -131,35 +128,32 @@ def export(
         search = dataclasses.replace(
             search, max_source_length=MAX_SOURCE_LENGTH
         )
-    stored_only = quantization == "float16"
+    multiplied = translator.weights.precision
+    precision = how.precision or multiplied
+    if multiplied == "bfloat16" and precision != multiplied:
+        raise UserError(
+            "Expected to store in bfloat16 a translator whose weights are "
+            f"rounded to it, received {precision}; export the translator "
+            "from which you made it."
+        )
+    in_half = precision == "float16"  # Which is for the file alone.
     translator = translator.freeze(
-        "float32" if stored_only else quantization, portable
+        "float32" if in_half else precision, how.portable
     )
     signatures = _signatures(translator, search)
     half = None
-    if stored_only:
+    if in_half:
         half = half_weights(*translator.text_model.id_model.models)
-    module = tf.Module()
+    module, traced = _trace(signatures, half)
     module.tokenizer = translator.tokenizer
-    traced = {}
-    for name, (function, arguments) in signatures.items():
-        if half:
-            function = _reading(half, function)
-        specs = [tf.TensorSpec([None], tf.string, name) for name in arguments]
-        made = tf.function(function, autograph=False)
-        traced[name] = made.get_concrete_function(*specs)
-        # Not the `tf.function`: TensorFlow would trace it again to save it.
-        setattr(module, name, traced[name])
-    # Not the model, whose own weights the signatures need not use.
-    variables = {id(v): v for each in traced.values() for v in each.variables}
-    module.all_variables = list(variables.values())
+    path = pathlib.Path(output) / str(how.version)
     is_new = not path.parent.exists()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # TensorFlow Serving looks only at names that are numbers.
         with files.whole(path) as partial, _tensorflow_silent():
             tf.saved_model.save(module, str(partial), traced)
-            kit.write_warmup(
+            how.write_warmup(
                 partial,
                 {name: inputs for name, (_, inputs) in signatures.items()},
             )
@@ -167,11 +161,11 @@ def export(
                 dataclasses.replace(
                     card,
                     search=dataclasses.asdict(search),
-                    quantization=quantization,
+                    precision=precision,
                     operators=translator.operators,
                     instructions=translator.instructions,
                 ).save(partial)
-            kit.write_configs(path.parent)
+            how.write_configs(path.parent)
     except (OSError, tf.errors.OpError) as error:
         if is_new:
             with contextlib.suppress(OSError):
@@ -185,11 +179,23 @@ def export(
     return path
 
 
-def check_how(search: object, portable: object) -> None:
-    """Refuse what is no `Search`, or neither True nor False."""
-    if search is not None:
-        of_kind("search", Search, search)
-    of_kind("portable", bool, portable)
+def _trace(
+    signatures: Signatures, half: HalfWeights | None
+) -> tuple[tf.Module, dict[str, Callable]]:
+    """Trace every signature once, and collect the variables that they use."""
+    module, traced = tf.Module(), {}
+    for name, (function, arguments) in signatures.items():
+        if half:
+            function = _reading(half, function)
+        specs = [tf.TensorSpec([None], tf.string, name) for name in arguments]
+        made = tf.function(function, autograph=False)
+        traced[name] = made.get_concrete_function(*specs)
+        # Not the `tf.function`: TensorFlow would trace it again to save it.
+        setattr(module, name, traced[name])
+    # Not the model, whose own weights the signatures need not use.
+    variables = {id(v): v for each in traced.values() for v in each.variables}
+    module.all_variables = list(variables.values())
+    return module, traced
 
 
 @contextlib.contextmanager
@@ -212,10 +218,7 @@ def _tensorflow_silent() -> Iterator[None]:
         logging.root.handlers[:] = handlers
 
 
-def _signatures(
-    translator: Translator, search: Search
-) -> dict[str, tuple[Callable, tuple[str, ...]]]:
-    """Make each signature: a function of strings `(B,)`, and their names."""
+def _signatures(translator: Translator, search: Search) -> Signatures:
     best_only = dataclasses.replace(search, n_best=1)
     text_model = translator.text_model
 
@@ -247,7 +250,7 @@ def _signatures(
     def attention(source: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
         return text_model.attention_text(source, target, search)._asdict()
 
-    signatures: dict[str, tuple[Callable, tuple[str, ...]]] = {
+    signatures: Signatures = {
         "serving_default": (serving_default, ("text",)),
         "with_prefix": (with_prefix, ("text", "prefix")),
         "n_best": (n_best, ("text",)),
@@ -258,9 +261,7 @@ def _signatures(
     return signatures
 
 
-def half_weights(
-    *models: keras.Model,
-) -> list[tuple[keras.Variable, keras.Variable]]:
+def half_weights(*models: keras.Model) -> HalfWeights:
     """Pair weights of models with copies in float16, of half the size.
 
     Computing in float16 as well would lose digits and, on a CPU, time.
@@ -288,9 +289,7 @@ def half_weights(
     ]
 
 
-def _reading(
-    weights: list[tuple[keras.Variable, keras.Variable]], function: Callable
-) -> Callable:
+def _reading(weights: HalfWeights, function: Callable) -> Callable:
     """Make a function read the copies; each call casts each of them once."""
 
     def with_these(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -1,4 +1,4 @@
-"""Writes what TensorFlow Serving reads: warm-up, batching, names.
+"""How a model is exported, and what TensorFlow Serving reads beside it.
 
     OUTPUT/models.config               which model is served, and from where
     OUTPUT/batching_parameters.txt     how requests are put together
@@ -24,17 +24,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import tensorflow as tf
 from google.protobuf import text_encoding, text_format
 
-from keras_transformer.config import UserError
+from keras_transformer.config import EXPORT_PRECISIONS, Search, UserError
 from keras_transformer.machine import extras, files
 from keras_transformer.machine.batching_file import (
     BATCHING_FILE,
     Batching,
     read_batching,
 )
-from keras_transformer.settings import whole_number
+from keras_transformer.settings import check_settings, setting
 
 MODELS_FILE = "models.config"
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
@@ -59,39 +58,59 @@ logger = logging.getLogger("keras_transformer")
 
 
 @dataclasses.dataclass(frozen=True)
-class ServingKit:
-    """The files of one export; `plan` makes it.
+class Export:
+    """How a model is exported, from the flags to the files."""
 
-    Attributes:
-        name: Name of the model, as clients ask for it.
-        max_batch_size: Texts in the largest batch of the server.
-    """
+    version: int = setting(1, "number of this export")
+    search: Search | None = setting(
+        None, "how its signatures search", flag=False
+    )
+    precision: str | None = setting(
+        None,
+        "how weights are stored; float16 (half the size) computes in float32; "
+        "bfloat16 (half) and int8 (a quarter) also multiply in that type, "
+        "which is faster where the processor can",
+        choices=EXPORT_PRECISIONS,
+    )
+    portable: bool = setting(
+        False,
+        "use only operators that every TensorFlow has, for GPUs and processors "
+        "other than x86-64; slower, and not with int8",
+    )
+    name: str | None = setting(
+        None,
+        "what TensorFlow Serving calls the model; if not given, the name of "
+        "the folder",
+    )
+    max_batch_size: int | None = setting(
+        None,
+        "texts that TensorFlow Serving translates together; if not given, 32, "
+        "or what batching_parameters.txt in the folder says",
+    )
 
-    name: str
-    max_batch_size: int
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.precision == "int8" and self.portable:
+            raise UserError(
+                "Expected int8 without `portable`, since it needs operators "
+                "that not every TensorFlow has; leave out one of them."
+            )
 
-    @classmethod
-    def plan(
-        cls,
-        output: str | os.PathLike,
-        name: str | None = None,
-        max_batch_size: int | None = None,
-    ) -> "ServingKit":
-        """Find out whether the kit can be written, before any work is done.
+    def planned(self, output: str | os.PathLike) -> "Export":
+        """Fill in name and size, and refuse what cannot be, before any work.
 
         Args:
             output: Folder of all versions; need not exist.
-            name: Name of the model; by default the folder's name.
-            max_batch_size: Texts in a batch, at least 1; by default what the
-                batching file of `output` says, or 32 where there is none.
 
         Raises:
-            UserError: If the name cannot be part of a URL, or it or the size
-                differs from that in the files of `output`, or the size is
-                below 1.
+            UserError: If the version exists, or the name cannot be part of a
+                URL, or it or the size differs from that in the files of
+                `output`.
         """
+        files.version_path(output, self.version)
         models = pathlib.Path(output) / MODELS_FILE
-        if name is not None and models.is_file():
+        name = files.model_name(output, self.name)
+        if self.name is not None and models.is_file():
             names = re.findall(
                 r'\bname\s*:\s*"(.*)"', models.read_text("utf-8", "replace")
             )
@@ -100,7 +119,6 @@ class ServingKit:
                     f"{models} names {' and '.join(names) or 'no model'}, this "
                     f"command says {name}; leave out `name` or change the file."
                 )
-        name = files.model_name(output, name)
         path = pathlib.Path(output) / BATCHING_FILE
         kept = None
         if path.is_file():
@@ -110,22 +128,13 @@ class ServingKit:
                     f"Expected max_batch_size {{ value: N }} in {path}, found "
                     "none; add it or remove the file."
                 )
-        if max_batch_size is None:
-            max_batch_size = kept or Batching().max_batch_size
-        max_batch_size = whole_number("max_batch_size", max_batch_size)
-        if kept not in (None, max_batch_size):
+        size = self.max_batch_size or kept or Batching().max_batch_size
+        if kept not in (None, size):
             raise UserError(
                 f"{path} has max_batch_size {kept}, this command says "
-                f"{max_batch_size}; leave out `max_batch_size` or change the "
-                "file."
+                f"{size}; leave out `max_batch_size` or change the file."
             )
-        if error := _missing():
-            logger.warning(
-                "Leaving out %s and the warm-up requests: %s",
-                MODELS_FILE,
-                error,
-            )
-        return cls(name, max_batch_size)
+        return dataclasses.replace(self, name=name, max_batch_size=size)
 
     def write_warmup(
         self,
@@ -134,15 +143,13 @@ class ServingKit:
     ) -> None:
         """Put the warm-up requests into a SavedModel.
 
-        For each signature they are a short text, a long one and a full batch.
-
-        Args:
-            saved_model: Its folder, not yet where a server could see it.
-            signatures: For each signature the names of its inputs, all of
-                them string `(B,)`.
+        For each signature, given with the names of its inputs, they are a short
+        text, a long one and a full batch.
         """
         if _missing():
             return
+        import tensorflow as tf
+
         prediction_log_pb2 = _messages("apis.prediction_log_pb2")
         full = itertools.islice(
             itertools.cycle([SHORT_TEXT, LONG_TEXT]), self.max_batch_size
@@ -164,8 +171,15 @@ class ServingKit:
 
     def write_configs(self, output: str | os.PathLike) -> None:
         """Write the two configuration files; keep existing ones."""
-        texts = {BATCHING_FILE: self.batching_parameters}
-        if not _missing():
+        size = self.max_batch_size or Batching().max_batch_size
+        texts = {BATCHING_FILE: Batching(max_batch_size=size).as_text}
+        if error := _missing():
+            logger.warning(
+                "Leaving out %s and the warm-up requests: %s",
+                MODELS_FILE,
+                error,
+            )
+        else:
             texts[MODELS_FILE] = self.models_config
         for file, text in texts.items():
             path = pathlib.Path(output) / file
@@ -173,10 +187,6 @@ class ServingKit:
                 logger.info("Kept %s as it is", path)
                 continue
             files.write_text(path, text())
-
-    def batching_parameters(self) -> str:
-        """Write TensorFlow Serving's `BatchingParameters` as text."""
-        return Batching(max_batch_size=self.max_batch_size).as_text()
 
     def models_config(self) -> str:
         """Write TensorFlow Serving's `ModelServerConfig` as text."""
@@ -202,3 +212,7 @@ def _missing() -> UserError | None:
     except UserError as error:
         return error
     return None
+
+
+# The settings that have flags.
+EXPORT = dataclasses.fields(Export)

@@ -31,7 +31,7 @@ def refuse_quantization() -> NoReturn:
     """Say what quantises a model of these layers."""
     raise ValueError(
         "Layers of keras_transformer cannot be quantised in place; quantise "
-        "an export: `kt.export(translator, folder, quantization='int8')`."
+        "an export: `kt.export(translator, folder, precision='int8')`."
     )
 
 

@@ -11,7 +11,7 @@
     checkpoints/step-N/   weights, optimizer, place in the data
     checkpoints/best-N/   weights of the best validation, with `patience`
     logs/                 history.csv, TensorBoard's logs
-    evaluation/           translations and scores of test sets
+    evaluation/NAME/      texts and scores of a test set
     distilled/            the text of a student; distilled.unfinished/ until
                           complete
     exported/             the model as `serve` needs it
@@ -46,6 +46,7 @@ CHECKPOINTS = "checkpoints"
 LOGS = "logs"
 HISTORY_FILE = "history.csv"
 EVALUATION = "evaluation"
+SCORES_FILE = "scores.json"
 DISTILLED = "distilled"
 EXPORTED = "exported"
 LOCK_FILE = "training.lock"

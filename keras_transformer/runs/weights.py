@@ -82,14 +82,6 @@ class Weights:
         paths = (pathlib.Path(run_dir), *self.ensemble)
         return [(path, RunConfig.load(path)) for path in paths]
 
-    def changed(self) -> dict[str, Any]:
-        """Return the settings that are not as by default."""
-        return {
-            name: getattr(self, name)
-            for name, field in WEIGHTS.items()
-            if getattr(self, name) != field.default
-        }
-
     @property
     def identity(self) -> str:
         """Identify what was chosen: other weights have another text."""

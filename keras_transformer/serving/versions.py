@@ -126,7 +126,7 @@ def _check_machine(path: pathlib.Path, card: ModelCard) -> None:
         # Operators in bfloat16 end the process; sums of int8 overflow.
         raise UserError(
             f"Expected a processor with {' and '.join(lacking)} for {path}, "
-            f"whose products in {card.quantization} need it, received one "
+            f"whose products in {card.precision} need it, received one "
             "without; export the model again on a processor like this one."
         )
 

@@ -3,36 +3,28 @@
 Every score carries a signature, which says how it was computed.
 """
 
-import contextlib
 import dataclasses
+import itertools
 import json
 import logging
-import os
 import pathlib
 import platform
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import sacrebleu
 import sacremoses
 
-from keras_transformer.config import (
-    Search,
-    SettingError,
-    UserError,
-)
+from keras_transformer.config import Search, SettingError, UserError
+from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.languages import language_of
 from keras_transformer.data.lines import on_one_line
 from keras_transformer.machine import extras, files
-from keras_transformer.runs.layout import EVALUATION
-from keras_transformer.translation.significance import (
-    Comparison,
-    compare,
-    composed,
-)
+from keras_transformer.runs.layout import SCORES_FILE
 
 if TYPE_CHECKING:  # What is scored alone needs no TensorFlow.
     from keras_transformer.translation.translator import Translator
@@ -64,6 +56,12 @@ class Score:
     value: float
     signature: str
 
+    @property
+    def tokenizer(self) -> str:
+        """The name of the tokeniser in the signature; empty if it has none."""
+        found = re.search(r"\|tok:([^|]+)", self.signature)
+        return found[1] if found else ""
+
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
@@ -81,12 +79,11 @@ class Evaluation:
             it, such as those on Multi30k; None if not asked for, or if the
             language has no spaces.
         translations: One for each pair, in order.
-        seconds: Time of the translation only; None if the translations were
-            given.
+        seconds: Time of the translation only; None if something else
+            translated.
         target_tokens: Tokens of the translations, including end tokens; None
             likewise.
-        comparisons: Tests of the difference from another system; empty unless
-            one was named.
+        folder: Where the texts and the figures lie; None likewise.
     """
 
     bleu: Score
@@ -97,7 +94,7 @@ class Evaluation:
     translations: tuple[str, ...] = dataclasses.field(repr=False)
     seconds: float | None = None
     target_tokens: int | None = None
-    comparisons: tuple[Comparison, ...] = ()
+    folder: pathlib.Path | None = None
 
     @property
     def scores(self) -> dict[str, Score]:
@@ -111,7 +108,6 @@ class Evaluation:
     def report(self) -> dict[str, Any]:
         """Collect all but the translations, ready for JSON."""
         sentences = len(self.translations)
-        comparisons = [dataclasses.asdict(each) for each in self.comparisons]
         speed = {}
         if self.seconds and self.target_tokens is not None:
             speed = {
@@ -124,7 +120,6 @@ class Evaluation:
                 name: dataclasses.asdict(score)
                 for name, score in self.scores.items()
             },
-            **({"comparisons": comparisons} if comparisons else {}),
             "sentences": sentences,
             **speed,
             "versions": {
@@ -132,6 +127,117 @@ class Evaluation:
                 **{name: metadata.version(name) for name in _PACKAGES},
             },
         }
+
+
+@dataclasses.dataclass(frozen=True)
+class TestSet:
+    """A split, to translate and to compare with.
+
+    Attributes:
+        about: Corpus, split and languages, for reports.
+        sources: One text for each sentence.
+        references: A list for each reference, as sacreBLEU takes them.
+    """
+
+    __test__ = False  # For pytest, which looks for classes of this name.
+
+    about: dict[str, Any]
+    sources: list[str]
+    references: list[tuple[str, ...]]
+
+    @classmethod
+    def read(cls, corpus: Corpus, split: str) -> "TestSet":
+        """Read a split; `UserError` if there is none."""
+        pairs = list(corpus.pairs(split, "split"))
+        rows = corpus.references(corpus.find(split))
+        if not rows or len(rows) != len(pairs):  # Some pairs are held out.
+            rows = [(target,) for _, target in pairs]
+        about = {
+            "corpus": corpus.name,
+            "split": split,
+            "source_lang": corpus.source_lang,
+            "target_lang": corpus.target_lang,
+        }
+        sources = [source for source, _ in pairs]
+        return cls(about, sources, list(zip(*rows, strict=True)))
+
+    def texts(self) -> dict[str, Sequence[str]]:
+        """Return the texts by the names of their files."""
+        if len(self.references) == 1:
+            return {"source": self.sources, "reference": self.references[0]}
+        numbered = {
+            f"reference.{i}": x for i, x in enumerate(self.references, 1)
+        }
+        return {"source": self.sources, **numbered}
+
+
+def evaluate(
+    translator: "Translator",
+    test_set: TestSet,
+    search: Search,
+    folder: pathlib.Path,
+    *,
+    is_own_corpus: bool,
+    lowercase: bool,
+    tokenize: str,
+    parallel: int | None,
+    progress: Callable[[int, int], None] | None,
+) -> Evaluation:
+    """Translate a test set, score it, and write all to a folder."""
+    # An unwritable place shows before the work.
+    _write_texts(folder, test_set.texts())
+    translations, speed = translate(
+        *(translator, test_set.sources, search),
+        parallel=parallel,
+        progress=progress,
+    )
+    scores = folder / SCORES_FILE
+    scores.unlink(missing_ok=True)  # They would be of other translations.
+    _write_texts(folder, {"translation": translations})
+    target_lang = test_set.about["target_lang"]
+    scored = score(
+        *(translations, test_set.references, target_lang), lowercase, tokenize
+    )
+    result = dataclasses.replace(scored, **speed, folder=folder)
+    report = {
+        **test_set.about,
+        "is_own_corpus": is_own_corpus,
+        "search": dataclasses.asdict(search),
+        **translator.weights.report(),
+        **result.report(),
+    }
+    files.write_text(scores, f"{json.dumps(report, indent=2)}\n")
+    logger.info("Wrote texts and scores to %s.", folder)
+    references = itertools.chain(*test_set.references)
+    if said := caution(result.bleu.value, references, tokenize):
+        logger.warning(said)
+    return result
+
+
+def _write_texts(
+    folder: pathlib.Path, texts: Mapping[str, Sequence[str]]
+) -> None:
+    """Write files by name, as sacreBLEU reads and as we score them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, lines in texts.items():
+        rows = (f"{on_one_line(text)}\n" for text in composed(lines))
+        files.write_text(folder / f"{name}.txt", "".join(rows))
+
+
+def folder_name(split: str, corpus: str | None, is_ensemble: bool) -> str:
+    """Name the folder of an evaluation, `NAME` in `evaluation/NAME`.
+
+    Args:
+        split: Name of the split.
+        corpus: Name of the corpus; None for the run's own, whose results those
+            of others never replace.
+        is_ensemble: Whether the models of several runs translated.
+    """
+    name = f"{split}.ensemble" if is_ensemble else split
+    if corpus is None:
+        return name
+    of_corpus = re.sub(r"[^\w.-]+", "-", corpus).strip("-.")
+    return f"{of_corpus[-99:]}.{name}"
 
 
 def translate(
@@ -142,24 +248,11 @@ def translate(
     parallel: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[list[str], dict[str, Any]]:
-    """Translate every source, leaving none out.
-
-    Args:
-        translator: The translator.
-        sources: Texts, not tokenised. The log names those that the search
-            cuts; references stay whole.
-        search: How to search.
-        parallel: As in `Translator.n_best`.
-        progress: Called with the number of sentences done and in all.
+    """Translate every source, leaving none out; the log names what is cut.
 
     Returns:
         The translations, and `seconds` and `target_tokens` of `Evaluation`.
-
-    Raises:
-        ValueError: If there are no sources.
     """
-    if not sources:
-        raise ValueError("`sources` must not be empty. Received: none")
     from keras_transformer.translation.text_batches import warn_of_cuts
 
     start = time.perf_counter()
@@ -180,7 +273,6 @@ def score(
     target_lang: str,
     lowercase: bool = False,
     tokenize: str | None = None,
-    against: Sequence[str] | None = None,
 ) -> Evaluation:
     """Score translations, by whatever system.
 
@@ -190,7 +282,6 @@ def score(
         target_lang: Language code; `de` also gets the paper's BLEU.
         lowercase: Whether to score lower-cased text too.
         tokenize: As in `bleu_tokenizer`.
-        against: Another system's translations, to compare with.
     """
     texts = (translations, *references)
     target = language_of(target_lang)
@@ -200,17 +291,37 @@ def score(
         bleu=bleu(*texts, tokenize=tokenize),
         chrf=chrf(*texts),
         compound_split_bleu=compound_split_bleu(*texts) if is_german else None,
-        lowercase_bleu=lowercase_bleu(*texts, tokenize=tokenize)
+        lowercase_bleu=bleu(*texts, tokenize=tokenize, lowercase=True)
         if lowercase
         else None,
         lowercase_tokenised_bleu=lowercase_tokenised_bleu(target.base, *texts)
         if lowercase and target.has_spaces
         else None,
         translations=tuple(translations),
-        comparisons=compare(translations, against, references, tokenize)
-        if against is not None
-        else (),
     )
+
+
+def caution(
+    bleu: float, references: Iterable[str], tokenize: str = "13a"
+) -> str | None:
+    """Say in a sentence if BLEU tells nothing about such texts, or None.
+
+    BLEU counts sequences of four words.
+
+    Args:
+        bleu: The BLEU, 0 to 100.
+        references: The references.
+        tokenize: The tokeniser that finds their words.
+    """
+    words = sacrebleu.BLEU(tokenize=tokenize).tokenizer
+    if all(len(words(text).split()) < 4 for text in references):
+        return (
+            "BLEU counts sequences of four words, and no reference has four; "
+            "judge by chrF."
+        )
+    if bleu < 0.005:
+        return "BLEU is 0.00, which tells nothing; judge by chrF."
+    return None
 
 
 def bleu_tokenizer(target_lang: str, tokenize: str | None = None) -> str:
@@ -261,10 +372,12 @@ def bleu(
     translations: Sequence[str],
     *references: Sequence[str],
     tokenize: str = "13a",
+    lowercase: bool = False,
 ) -> Score:
-    """Compute sacreBLEU's BLEU, on detokenised text."""
-    metric = sacrebleu.BLEU(tokenize=tokenize)
-    return _score("BLEU", metric, translations, references)
+    """Compute sacreBLEU's BLEU, on detokenised text, perhaps lower-cased."""
+    metric = sacrebleu.BLEU(tokenize=tokenize, lowercase=lowercase)
+    name = "BLEU, lower-cased" if lowercase else "BLEU"
+    return _score(name, metric, translations, references)
 
 
 def chrf(translations: Sequence[str], *references: Sequence[str]) -> Score:
@@ -291,16 +404,6 @@ def compound_split_bleu(
     )
 
 
-def lowercase_bleu(
-    translations: Sequence[str],
-    *references: Sequence[str],
-    tokenize: str = "13a",
-) -> Score:
-    """Compute sacreBLEU's BLEU of lower-cased text."""
-    metric = sacrebleu.BLEU(lowercase=True, tokenize=tokenize)
-    return _score("BLEU, lower-cased", metric, translations, references)
-
-
 def lowercase_tokenised_bleu(
     target_lang: str, translations: Sequence[str], *references: Sequence[str]
 ) -> Score:
@@ -310,21 +413,17 @@ def lowercase_tokenised_bleu(
     in this order and as Moses does (`.lc.norm.tok` in Multi30k). Tokens are
     counted, and the preparation is named, as in `compound_split_bleu`.
     """
+    normalise = sacremoses.MosesPunctNormalizer(lang=target_lang).normalize
+    tokenise = sacremoses.MosesTokenizer(lang=target_lang).tokenize
     return _prepared_score(
         "BLEU, lower-cased, tokenised",
         f"lc.norm.moses-{target_lang}",
-        lambda texts: _lowercase_tokens(texts, target_lang),
+        lambda texts: [
+            tokenise(normalise(text.lower()), return_str=True) for text in texts
+        ],
         translations,
         references,
     )
-
-
-def _lowercase_tokens(texts: Iterable[str], language: str) -> list[str]:
-    normalise = sacremoses.MosesPunctNormalizer(lang=language).normalize
-    tokenise = sacremoses.MosesTokenizer(lang=language).tokenize
-    return [
-        tokenise(normalise(text.lower()), return_str=True) for text in texts
-    ]
 
 
 def split_compounds(sentences: Iterable[str]) -> list[str]:
@@ -384,58 +483,6 @@ def _score(
     return Score(name, value, str(metric.get_signature()))
 
 
-@contextlib.contextmanager
-def written(
-    run_dir: pathlib.Path | None,
-    split: str,
-    target_lang: str,
-    json_file: str | os.PathLike | None,
-) -> Iterator[
-    tuple[
-        Callable[[Sequence[str]], None],
-        Callable[[Evaluation, Mapping[str, Any]], None],
-    ]
-]:
-    """Open the files of an evaluation before its work, whole or not at all.
-
-    They are `evaluation/SPLIT.LANG.txt` and `evaluation/SPLIT.json` of the run
-    directory, if there is one, and `json_file`, which gets the figures too.
-
-    Yields:
-        A function that writes the translations at once, where scoring may take
-        long, and removes the figures of earlier ones; and one that writes an
-        evaluation's figures, with further fields first in the report.
-    """
-    texts, reports = [], [pathlib.Path(json_file)] if json_file else []
-    if run_dir:
-        folder = run_dir / EVALUATION
-        folder.mkdir(exist_ok=True)
-        texts = [folder / f"{split}.{target_lang}.txt"]
-        earlier = folder / f"{split}.json"
-        if [path.resolve() for path in reports] != [earlier.resolve()]:
-            reports.insert(0, earlier)
-    with contextlib.ExitStack() as stack:
-        # An unwritable place shows now.
-        report_files = [
-            stack.enter_context(files.open_whole(path)) for path in reports
-        ]
-        of_texts = stack.enter_context(contextlib.ExitStack())
-        text_files = [
-            of_texts.enter_context(files.open_whole(path)) for path in texts
-        ]
-
-        def write_texts(translations: Sequence[str]) -> None:
-            lines = "".join(f"{on_one_line(text)}\n" for text in translations)
-            for file in text_files:
-                file.write(lines.encode())
-                earlier.unlink(missing_ok=True)
-            of_texts.close()
-
-        def write_figures(result: Evaluation, more: Mapping[str, Any]) -> None:
-            report = json.dumps({**more, **result.report()}, indent=2)
-            for file in report_files:
-                file.write(f"{report}\n".encode())
-
-        yield write_texts, write_figures
-    if paths := [*texts, *reports]:
-        logger.info("Wrote %s.", " and ".join(map(str, paths)))
+def composed(texts: Sequence[str]) -> list[str]:
+    """Compose letters and their marks, as a vocabulary does (NFC)."""
+    return [unicodedata.normalize("NFC", text) for text in texts]

@@ -46,11 +46,7 @@ class _Pairs(NamedTuple):
 def tokenised(
     pairs: Iterable[Pair], tokenizer: Tokenizer, max_length: int
 ) -> TokenisedCorpus:
-    """Make token records as a run does, but only in memory.
-
-    Raises:
-        UserError: If no pair has text and fits into `max_length`.
-    """
+    """Make token records as a run does, but only in memory."""
     with tempfile.TemporaryDirectory() as folder:
         return TokenisedCorpus.build(
             pairs, tokenizer, f"{folder}/records", max_length
@@ -76,9 +72,6 @@ def learn(
     Returns:
         int32 `(V, C)`, as `Shortlist` takes them. A piece is always its own
         candidate, since names and numbers are often copied.
-
-    Raises:
-        SettingError: If a number is below 1.
     """
     size = tokenizer.vocab_size
     common = min(whole_number("common", common), size)
@@ -161,11 +154,7 @@ def write(
 
 
 def read(path: str | os.PathLike, tokenizer: Tokenizer) -> Shortlist:
-    """Read the file for a model with this tokenizer.
-
-    Raises:
-        UserError: If it is not such a file, or has another vocabulary.
-    """
+    """Read the file for a model with this tokenizer."""
     try:
         text = pathlib.Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:

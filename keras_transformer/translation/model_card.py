@@ -12,11 +12,10 @@ import logging
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer import __version__
 from keras_transformer.config import Search, UserError
-from keras_transformer.data import demo
 from keras_transformer.data.corpus import (
     DEMO,
     SEPARATOR,
@@ -27,7 +26,9 @@ from keras_transformer.machine import files
 from keras_transformer.presets import parameters
 from keras_transformer.runs import layout
 from keras_transformer.runs.weights import Runs, Weights
-from keras_transformer.translation.sentences import Splitter
+
+if TYPE_CHECKING:
+    from keras_transformer.translation.sentences import Splitter
 
 CARD_FILE = "model_card.json"
 logger = logging.getLogger("keras_transformer")
@@ -49,7 +50,7 @@ class ModelCard:
             test set: the `corpus`, its `split`, and the score's `name`,
             `value` and `signature`.
         search: The options of `Search` that the export was made with.
-        quantization: Type that the weights are stored in.
+        precision: Type that the weights are stored in.
         shortlist: Whether its searches score the words of a shortlist alone.
         operators: Names of the operators that it needs and some TensorFlows
             lack.
@@ -69,7 +70,7 @@ class ModelCard:
     weights: str
     scores: tuple[Mapping[str, Any], ...] = ()
     search: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    quantization: str = "float32"
+    precision: str = "float32"
     shortlist: bool = False
     operators: tuple[str, ...] = ()
     instructions: tuple[str, ...] = ()
@@ -78,14 +79,16 @@ class ModelCard:
     package_version: str = __version__
 
     @functools.cached_property
-    def splitter(self) -> Splitter:
+    def splitter(self) -> "Splitter":
         """What splits texts between these languages; needs sentencex."""
+        from keras_transformer.translation.sentences import Splitter
+
         return Splitter(self.source_lang, self.target_lang)
 
     @property
     def how(self) -> tuple:
         """How the model searches and computes, whatever its weights."""
-        stored = self.quantization, self.shortlist
+        stored = self.precision, self.shortlist
         return (self.search, *stored, self.operators, self.instructions)
 
     def save(self, saved_model: str | os.PathLike) -> None:
@@ -103,6 +106,10 @@ class ModelCard:
         path = pathlib.Path(saved_model) / CARD_FILE
         try:
             fields = json.loads(path.read_text(encoding="utf-8"))
+            # As older versions called it.
+            fields.setdefault(
+                "precision", fields.pop("quantization", "float32")
+            )
             known = {field.name for field in dataclasses.fields(cls)}
             # A later version of the package may say more.
             card = cls(**{n: v for n, v in fields.items() if n in known})
@@ -137,7 +144,7 @@ def make_card(
     runs: Runs,
     weights: Weights,
     search: Search | None,
-    quantization: str,
+    precision: str,
     shortlist: bool,
 ) -> ModelCard:
     """Make the card for an export, without what the export adds.
@@ -149,30 +156,26 @@ def make_card(
         runs: The run, and those whose models search together with it.
         weights: Those chosen of them.
         search: How the export searches; by default as the run.
-        quantization: Type that the weights are stored in.
+        precision: Type that the weights are stored in.
         shortlist: Whether the export has a shortlist.
     """
     run_dir, run = runs[0]
     subject: str = ""
     examples: tuple[str, ...] = ()
     if run.corpus == DEMO:
+        from keras_transformer.data import demo
+
         subject, examples = demo.subject_and_examples(
             run.source_lang, run.target_lang
         )
     search = search or run.search
-    # Evaluations search with nothing else.
-    plain = Search(
-        **search.kept_by_run(),
-        n_best=search.n_best,
-        max_source_length=search.max_source_length,
-    )
-    in_16_bits = quantization == "float16"  # Stored so, nothing else.
+    in_16_bits = precision == "float16"  # Stored so, nothing else.
     how = {
-        **search.kept_by_run(),
+        "is_own_corpus": True,
+        "search": _alike(dataclasses.asdict(search)),
         "weights": weights.identity,
-        "precision": "float32" if in_16_bits else quantization,
+        "precision": "float32" if in_16_bits else precision,
         "shortlist": shortlist,
-        "reference": None,
     }
     return ModelCard(
         run.source_lang,
@@ -181,7 +184,7 @@ def make_card(
         _public_name(run.corpus),
         sum(parameters(each.model) for _, each in runs),
         weights=weights.identity,
-        scores=_scores(run_dir, how) if search == plain else (),
+        scores=_scores(run_dir, how),
         shortlist=shortlist,
         subject=subject,
         examples=examples,
@@ -193,10 +196,12 @@ def _scores(
 ) -> tuple[dict[str, Any], ...]:
     """Read the scores of evaluations with these weights and settings."""
     found = []
-    for path in sorted((run_dir / layout.EVALUATION).glob("*.json")):
+    folder = run_dir / layout.EVALUATION
+    for path in sorted(folder.glob(f"*/{layout.SCORES_FILE}")):
         try:
             report = json.loads(path.read_text(encoding="utf-8"))
             report["shortlist"] = bool(report.get("shortlist"))  # Its file.
+            report["search"] = _alike(report["search"])
             if any(report.get(name) != value for name, value in how.items()):
                 continue
             test_set = {
@@ -212,6 +217,12 @@ def _scores(
                 *(path, type(e).__name__),
             )
     return tuple(found)
+
+
+def _alike(search: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what an export may choose as it likes."""
+    others = "n_best", "max_source_length"
+    return {name: x for name, x in search.items() if name not in others}
 
 
 def _public_name(corpus: str) -> str:

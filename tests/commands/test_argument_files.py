@@ -49,12 +49,6 @@ def test_a_file_comes_before_the_recipe_of_its_name(tmp_path, monkeypatch):
     assert "--steps" in with_files([f"@{name}.args"])
 
 
-def test_no_file_outside_the_folder_is_a_recipe(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="received @../recipes/wmt14-en-de"):
-        with_files(["@../recipes/wmt14-en-de-base.args"])
-
-
 def test_the_last_source_of_corpora_replaces_those_of_files(tmp_path):
     for name in "xy":
         (tmp_path / name).write_text(f"--corpus {name} --corpus={name}2")

@@ -71,11 +71,11 @@ def test_an_evaluation_of_an_ensemble_is_kept_apart(run_dir, other, capsys):
     # Other tests may have evaluated the run.
     scores_of_run = Run(run_dir).card().scores
     assert run("evaluate", run_dir, "--ensemble", other) == 0
-    folder = run_dir / "evaluation"
-    figures = json.loads((folder / "test.ensemble.json").read_text())
+    folder = run_dir / "evaluation" / "test.ensemble"
+    figures = json.loads((folder / "scores.json").read_text())
     assert figures["ensemble"] == {str(other): ["step-000000011"]}
     assert figures["ensemble_mean"] == "probabilities"
-    assert (folder / "test.ensemble.de.txt").exists()
+    assert (folder / "translation.txt").exists()
     # The card of an ensemble has its scores, that of a run its own.
     assert Run(run_dir).card().scores == scores_of_run
     card = Run(run_dir, [other]).card()

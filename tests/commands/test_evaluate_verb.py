@@ -1,9 +1,10 @@
 """`keras-transformer evaluate`: scores, reports, and what it refuses."""
 
 import json
-import os
+import shlex
 import shutil
-import threading
+import subprocess
+import sys
 from unittest import mock
 
 import pytest
@@ -12,27 +13,37 @@ from verb_calls import ENGLISH, GERMAN, on_one_line, run, write_lines
 
 from keras_transformer.config import UserError
 from keras_transformer.run import Run
-from keras_transformer.translation import evaluation, significance
+from keras_transformer.translation import evaluation
+
+
+def lines_of(path):
+    return path.read_bytes().decode().split("\n")[:-1]
+
+
+def report_of(run_dir, name):
+    return json.loads(
+        (run_dir / "evaluation" / name / "scores.json").read_text()
+    )
 
 
 @pytest.mark.stands_for("evaluations by the verb")
 def test_evaluate_scores_what_it_writes_with_sacrebleu(
-    run_dir, translator, tmp_path, capsys
+    run_dir, translator, capsys
 ):
-    copy_of_report = tmp_path / "copy.json"
+    assert run("evaluate", run_dir) == 0
 
-    assert run("evaluate", run_dir, "--json", copy_of_report) == 0
-
-    text = (run_dir / "evaluation" / "test.de.txt").read_bytes().decode()
-    translations = text.split("\n")[:-1]
+    folder = run_dir / "evaluation" / "test"
+    translations = lines_of(folder / "translation.txt")
     bleu = sacrebleu.corpus_bleu(translations, [GERMAN])
     chrf = sacrebleu.corpus_chrf(translations, [GERMAN])
     paper = evaluation.compound_split_bleu(translations, GERMAN)
     assert translations == [
         on_one_line(text) for text in translator.translate(ENGLISH)
     ]
-    report = json.loads((run_dir / "evaluation" / "test.json").read_text())
-    values = {name: s["value"] for name, s in report["scores"].items()}
+    assert lines_of(folder / "source.txt") == ENGLISH
+    assert lines_of(folder / "reference.txt") == GERMAN
+    scores = report_of(run_dir, "test")["scores"]
+    values = {name: score["value"] for name, score in scores.items()}
     assert values == pytest.approx(
         {
             "bleu": bleu.score,
@@ -49,7 +60,6 @@ def test_evaluate_scores_what_it_writes_with_sacrebleu(
         f"{paper.value:6.2f}  BLEU, tokenised, compounds split, as in the "
         f"paper  {paper.signature}\n"
     )
-    assert json.loads(copy_of_report.read_text()) == report
 
     assert run("evaluate", run_dir, "--lowercase") == 0
     bleu = sacrebleu.corpus_bleu(translations, [GERMAN], lowercase=True)
@@ -58,86 +68,56 @@ def test_evaluate_scores_what_it_writes_with_sacrebleu(
     )
 
 
-def test_given_translations_are_scored_against_every_reference(
-    run_dir, corpus, tmp_path, capsys, monkeypatch
+def test_translations_are_scored_against_every_reference(
+    run_dir, corpus, tmp_path
 ):
-    monkeypatch.setattr(evaluation, "translate", None)  # Nothing is translated.
-    hypotheses, second = tmp_path / "hypotheses.de", tmp_path / "second.de"
-    texts = [text.replace("Hund", "Dackel") for text in GERMAN]
-    others = [f"auch {text}" for text in texts]
-    write_lines(hypotheses, texts)
-    write_lines(second, others)
+    others = [f"auch {text}" for text in GERMAN]
     numbered = shutil.copytree(corpus, tmp_path / "numbered")
     (numbered / "test.de").rename(numbered / "test.de.0")
-    shutil.copy(second, numbered / "test.de.1")
-    references = [GERMAN, others]
-    bleu = sacrebleu.corpus_bleu(texts, references)
-    chrf = sacrebleu.corpus_chrf(texts, references)
-    assert bleu.score > sacrebleu.corpus_bleu(texts, [GERMAN]).score
+    write_lines(numbered / "test.de.1", others)
 
-    for flags in (
-        ("--corpus", numbered),
-        ("--reference", corpus / "test.de", "--reference", second),
-    ):
-        given = ("--hypotheses", hypotheses, "--json", tmp_path / "report.json")
-        assert run("evaluate", run_dir, *given, *flags) == 0
-        lines = capsys.readouterr().out.splitlines()
-        assert lines[0].startswith(f"{bleu.score:6.2f}  BLEU  nrefs:2|")
-        assert lines[1].startswith(f"{chrf.score:6.2f}  chrF2  nrefs:2|")
-        report = json.loads((tmp_path / "report.json").read_text())
-        assert report["hypotheses"] == str(hypotheses)
-        assert "seconds" not in report and "checkpoints" not in report
-    assert report["reference"] == [str(corpus / "test.de"), str(second)]
-    result = Run(run_dir).evaluate(hypotheses=texts, reference=references)
-    assert (result.bleu.value, result.chrf.value) == (bleu.score, chrf.score)
-    assert result.compound_split_bleu.signature.startswith("nrefs:2|")
+    result = Run(run_dir).evaluate(corpus=numbered)
+
+    texts = lines_of(result.folder / "translation.txt")
+    bleu = sacrebleu.corpus_bleu(texts, [GERMAN, others])
+    assert result.bleu.value == bleu.score
+    for score in (result.chrf, result.compound_split_bleu):
+        assert score.signature.startswith("nrefs:2|")
+    assert lines_of(result.folder / "reference.1.txt") == GERMAN
+    assert lines_of(result.folder / "reference.2.txt") == others
 
 
-def test_translations_are_scored_against_every_reference(
-    run_dir, translator, tmp_path, capsys
+@pytest.mark.slow
+def test_sacrebleus_own_command_compares_two_evaluations(
+    run_dir, tmp_path, monkeypatch, caplog
 ):
-    others = [f"{text} auch" for text in translator.translate(ENGLISH)]
-    write_lines(tmp_path / "others.de", others)
-    flags = ("--reference", tmp_path / "others.de")
-
-    assert run("evaluate", run_dir, *flags) == 0
-
-    folder = run_dir / "evaluation"
-    texts = (folder / "test.de.txt").read_bytes().decode().split("\n")[:-1]
-    bleu = sacrebleu.corpus_bleu(texts, [others])
-    assert capsys.readouterr().out.startswith(f"{bleu.score:6.2f}  BLEU  nr")
-    report = json.loads((folder / "test.json").read_text())
-    assert report["reference"] == [str(tmp_path / "others.de")]
-    # Of other references than the test set's, so not on a model card.
-    assert Run(run_dir).card().scores == ()
+    caplog.set_level("INFO", "keras_transformer")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert run("evaluate", run_dir) == 0
+    (said,) = [x for x in caplog.messages if x.startswith("Next: ")]
+    other = shutil.copytree(run_dir / "evaluation", tmp_path / "evaluation")
+    write_lines(other / "test" / "translation.txt", GERMAN)
+    program, *words = shlex.split(said.removeprefix("Next: "))
+    command = [word.replace("RUN/", f"{tmp_path}/") for word in words]
+    found = subprocess.run(
+        [sys.executable, "-m", program, *command],
+        check=True,
+        capture_output=True,
+        encoding="utf-8",
+    ).stdout
+    scores = report_of(run_dir, "test")["scores"]
+    for name in ("bleu", "chrf"):
+        assert f" {scores[name]['value']:.1f} (" in found
+    assert " 100.0 (" in found and "(p = " in found
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--hypotheses short", "Expected 5 lines in short, one for each"),
-        ("--reference short", "Expected 5 lines in short, one for each"),
-        ("--hypotheses none", "file that can be read as --hypotheses, rec"),
-        ("--reference none", "file that can be read as --reference, rec"),
-        (
-            "--hypotheses whole --beam-size 3",
-            "Expected no --beam-size beside --hypotheses, for which nothing is",
-        ),
-        (
-            "--hypotheses whole --precision int8",
-            "Expected no --precision beside --hypotheses, for which nothing is",
-        ),
         ("--split dev", "it has: test, train; name one of them as --split."),
         ("--corpus copy --split bad", "found 5 in"),
         ("--corpus nowhere", "received nowhere, which is not a folder"),
-        (
-            "--json copy",
-            "error: Expected the name of a file, but {}/copy is a folder; "
-            "choose another name.\n",
-        ),
-        ("--json no/it.json", "No such file or directory"),
-        ("--against short", "error: Expected 5 lines in "),
-        ("--against none", "file of translations as --against"),
+        ("--tokenize 13b", "--tokenize to be one of 13a, "),
     ],
 )
 def test_what_is_wrong_is_known_before_the_work(
@@ -145,8 +125,6 @@ def test_what_is_wrong_is_known_before_the_work(
 ):
     monkeypatch.setattr(evaluation, "translate", None)  # Never called.
     monkeypatch.chdir(tmp_path)
-    write_lines(tmp_path / "short", GERMAN[:-1])
-    write_lines(tmp_path / "whole", GERMAN)
     shutil.copytree(corpus, "copy")
     write_lines(tmp_path / "copy" / "bad.en", ENGLISH)
     write_lines(tmp_path / "copy" / "bad.de", GERMAN[:-1])
@@ -155,13 +133,17 @@ def test_what_is_wrong_is_known_before_the_work(
 
     error = capsys.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1
-    assert message.format(tmp_path) in error
+    assert message in error
 
 
-def test_an_unknown_tokeniser_is_refused_before_the_work(run_dir, monkeypatch):
+def test_an_unwritable_place_is_known_before_the_work(
+    run_dir, tmp_path, monkeypatch
+):
     monkeypatch.setattr(evaluation, "translate", None)  # Never called.
-    with pytest.raises(UserError, match="`tokenize` to be one of 13a, "):
-        Run(run_dir).evaluate(tokenize="13b")
+    copy = shutil.copytree(run_dir, tmp_path / "copy")
+    (copy / "evaluation" / "train" / "source.txt").mkdir(parents=True)
+    with pytest.raises(UserError, match="source.txt is a folder"):
+        Run(copy).evaluate("train")
 
 
 def test_the_report_of_evaluate_says_how_it_came_about(run_dir, corpus):
@@ -171,44 +153,50 @@ def test_the_report_of_evaluate_says_how_it_came_about(run_dir, corpus):
         *("--precision", "bfloat16"),
     )
 
-    report = json.loads((run_dir / "evaluation" / "train.json").read_text())
+    report = report_of(run_dir, "train")
     assert code == 0
     expected = {
         "corpus": str(corpus),
         "split": "train",
         "source_lang": "en",
         "target_lang": "de",
-        "beam_size": 3,
-        "length_penalty": 0.9,
         "precision": "bfloat16",
         "checkpoints": ["step-000000007"],
         "sentences": len(ENGLISH),
     }
     assert {name: report[name] for name in expected} == expected
+    assert report["search"]["beam_size"] == 3
+    assert report["search"]["length_penalty"] == 0.9
 
 
-def test_evaluating_again_takes_the_place_of_the_results(
+def test_another_corpus_leaves_the_runs_own_results_as_they_are(
     run_dir, corpus, tmp_path
 ):
     other = tmp_path / "other"
     other.mkdir()
     write_lines(other / "test.en", ENGLISH[:2])
     write_lines(other / "test.de", GERMAN[:2])
-    folder = run_dir / "evaluation"
 
-    assert run("evaluate", run_dir) == 0
-    assert run("evaluate", run_dir, "--corpus", other) == 0
+    assert run("evaluate", run_dir, "--corpus", corpus) == 0
+    before = (run_dir / "evaluation" / "test" / "scores.json").read_bytes()
+    scores = Run(run_dir).card(average=None).scores
+    for _ in range(2):
+        assert run("evaluate", run_dir, "--corpus", other) == 0
 
-    report = json.loads((folder / "test.json").read_text())
+    name = evaluation.folder_name("test", str(other), False)
+    assert name.endswith("-other.test")
+    report = report_of(run_dir, name)
     assert report["corpus"] == str(other) and report["sentences"] == 2
-    assert (folder / "test.de.txt").read_bytes().count(b"\n") == 2
-    assert not list(folder.glob(".*"))
+    folder = run_dir / "evaluation"
+    assert (folder / "test" / "scores.json").read_bytes() == before
+    assert Run(run_dir).card().scores == scores and scores
+    assert not list(folder.glob("**/.*"))
 
 
 def test_an_evaluation_that_fails_keeps_the_results_before_it(
     run_dir, monkeypatch
 ):
-    folder = run_dir / "evaluation"
+    folder = run_dir / "evaluation" / "test"
     assert run("evaluate", run_dir) == 0
     before = {path: path.read_bytes() for path in folder.iterdir()}
     interrupt = mock.Mock(side_effect=KeyboardInterrupt)
@@ -218,64 +206,15 @@ def test_an_evaluation_that_fails_keeps_the_results_before_it(
 
 
 def test_translations_outlive_an_interrupt_while_they_are_scored(
-    run_dir, monkeypatch, capsys
+    run_dir, monkeypatch
 ):
-    folder = run_dir / "evaluation"
+    folder = run_dir / "evaluation" / "test"
     assert run("evaluate", run_dir) == 0
-    said = capsys.readouterr().out
-    texts = (folder / "test.de.txt").read_bytes()
-    (folder / "test.de.txt").write_text("Of an earlier training.\n")
+    texts = (folder / "translation.txt").read_bytes()
+    (folder / "translation.txt").write_text("Of an earlier training.\n")
     interrupt = mock.Mock(side_effect=KeyboardInterrupt)
-    with monkeypatch.context() as patch:
-        patch.setattr(evaluation, "score", interrupt)
-        assert run("evaluate", run_dir) == 130
+    monkeypatch.setattr(evaluation, "score", interrupt)
+    assert run("evaluate", run_dir) == 130
     # Figures of the earlier translations would be taken for theirs.
-    assert not (folder / "test.json").exists()
-    assert (folder / "test.de.txt").read_bytes() == texts
-    given = folder / "test.de.txt"
-    assert run("evaluate", run_dir, "--hypotheses", given) == 0
-    assert capsys.readouterr().out == said
-
-
-def test_evaluate_compares_with_another_run_or_file(
-    run_dir, tmp_path, capsys, monkeypatch
-):
-    read = mock.Mock(wraps=significance.read_translations)
-    monkeypatch.setattr(significance, "read_translations", read)
-    other, report = tmp_path / "other.txt", tmp_path / "report.json"
-    write_lines(other, GERMAN)
-    assert run("evaluate", run_dir) == 0
-    alone = capsys.readouterr().out
-
-    assert run("evaluate", run_dir, "--against", other, "--json", report) == 0
-
-    (scores, *blocks) = capsys.readouterr().out.split("\n\n")
-    assert f"{scores}\n" == alone
-    fields = json.loads(report.read_text())
-    assert fields["against"] == str(other)
-    for block, found in zip(blocks, fields["comparisons"], strict=True):
-        title, first, second, signature = block.splitlines()
-        assert title == f"{found['metric']}, {found['test']}"
-        assert first.startswith(f"{found['other']['score']:6.2f}  ")
-        assert first.endswith(f"  {other}") and "p =" not in first
-        assert second.startswith(f"{found['system']['score']:6.2f}  ")
-        assert f"  p = {found['system']['p_value']:.4f}  " in second
-        assert second.endswith(f"  {run_dir}")
-        assert ("±" in second) == ("bootstrap" in title)
-        assert signature.strip() == found["signature"]
-    assert fields["comparisons"][0]["other"]["score"] == pytest.approx(100)
-
-    # The run's own translations of before, with which these are the same.
-    assert run("evaluate", run_dir, "--against", run_dir) == 0
-    assert capsys.readouterr().out.count("p = 1.0000") == 4
-    assert {call.args[0] for call in read.mock_calls} == {other, run_dir}
-
-
-def test_another_system_may_come_through_a_pipe(run_dir, tmp_path, capsys):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    writer = threading.Thread(target=write_lines, args=(pipe, GERMAN))
-    writer.start()
-    assert run("evaluate", run_dir, "--against", pipe) == 0
-    writer.join()
-    assert f"  {pipe}\n" in capsys.readouterr().out
+    assert not (folder / "scores.json").exists()
+    assert (folder / "translation.txt").read_bytes() == texts

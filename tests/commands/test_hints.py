@@ -11,6 +11,7 @@ from verb_calls import replace_translator, run, write_lines
 from keras_transformer.commands import command_line
 from keras_transformer.importing import run_directory
 from keras_transformer.run import Run
+from keras_transformer.translation import evaluation
 from keras_transformer.translation.translator import Translator
 
 
@@ -55,18 +56,23 @@ def test_verbs_of_a_run_say_what_comes_next(
     assert run("score", run_dir, *texts) == 0
     assert at_terminal()[2:] == [f"Next: keras-transformer evaluate {of_run}"]
 
-    found = types.SimpleNamespace(scores={}, comparisons=[])
+    bleu = evaluation.Score("BLEU", 7, "nrefs:1|tok:zh|smooth:exp")
+    folder = tmp_path / "test"
+    folder.mkdir()
+    (folder / "reference.txt").touch()
+    found = types.SimpleNamespace(scores={}, bleu=bleu, folder=folder)
     monkeypatch.setattr(Run, "evaluate", lambda *_, **options: found)
     assert run("evaluate", run_dir) == 0
     assert at_terminal()[3:] == [
-        f"Next: keras-transformer export {of_run} "
-        f"--output exported/{run_dir.name}"
+        f"Next: sacrebleu {folder}/reference.txt -i "
+        f"RUN/evaluation/test/translation.txt {folder}/translation.txt "
+        "--tokenize zh --metrics bleu chrf --paired-bs --format text"
     ]
 
 
 def test_an_export_is_to_be_served(run_dir, tmp_path, at_terminal, monkeypatch):
     monkeypatch.setattr(
-        "keras_transformer.exporting.saved_model.export",
+        "keras_transformer.exporting.saved_model.write",
         lambda *_: tmp_path / "new" / "1",
     )
     assert run("export", run_dir, "--output", tmp_path / "new") == 0

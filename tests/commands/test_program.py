@@ -61,8 +61,8 @@ def test_help_names_the_length_after_which_a_verb_cuts(verb, capsys):
         (["trian"], "expected a verb, received trian (did you mean train?)"),
         (
             ["translate", "--pref", "a", "--run-di=b"],
-            "expected a whole flag, received --pref; write --prefix or "
-            "--prefixes. See keras-transformer translate --help.",
+            "unrecognized arguments: --pref (did you mean --prefix?). See "
+            "keras-transformer translate --help.",
         ),
         (["serve", "a", "b"], "error: unrecognized arguments: b. See keras-tr"),
     ],
@@ -128,7 +128,7 @@ sys.exit(command_line.run(run))
 """
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-", "2>&-"])
+@pytest.mark.parametrize("closed", ["<&- >&-", "2>&-"])
 def test_a_stream_that_is_closed_is_an_empty_one(closed):
     command = f'"{sys.executable}" -c "$READ" {closed}'
     done = subprocess.run(
@@ -157,7 +157,7 @@ def test_a_full_disk_is_one_sentence():
     [
         ("keras-transformer tra", {"train", "translate"}),
         ("keras-transformer train --warm", {"--warmup-steps"}),
-        ("keras-transformer export --quantize i", {"int8"}),
+        ("keras-transformer export --format c", {"ctranslate2"}),
     ],
 )
 def test_the_shell_completes_verbs_flags_and_choices(tmp_path, line, completed):

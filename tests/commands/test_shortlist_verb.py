@@ -35,8 +35,8 @@ def test_translate_and_evaluate_write_candidates_alone(
     assert found != [on_one_line(x) for x in translator.translate(SOURCES)]
 
     assert run("evaluate", run_dir, "--shortlist", shortlist) == 0
-    figures = json.loads((run_dir / "evaluation" / "test.json").read_text())
-    assert figures["shortlist"] == str(shortlist)
+    figures = run_dir / "evaluation" / "test" / "scores.json"
+    assert json.loads(figures.read_text())["shortlist"] == str(shortlist)
 
 
 @pytest.mark.slow
@@ -100,4 +100,4 @@ def test_a_shortlist_that_cannot_be_is_one_sentence(
         assert f"Expected {flag} to be at least 1" in capsys.readouterr().err
     assert not path.exists()
     assert run("translate", run_dir, source_file, "--shortlist", path) == 2
-    assert f"--shortlist, received {path} (No such" in capsys.readouterr().err
+    assert f"Expected a shortlist in {path}, cannot" in capsys.readouterr().err

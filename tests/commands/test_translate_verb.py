@@ -1,9 +1,7 @@
 """`keras-transformer translate`, with a small random model: senseless words."""
 
-import ml_dtypes
 import numpy as np
 import pytest
-from small_models import of_rounded_weights
 from verb_calls import (
     SOURCES,
     give,
@@ -19,7 +17,7 @@ from keras_transformer.commands import text_streams
 from keras_transformer.config import Sampling, Search
 from keras_transformer.run import Run
 from keras_transformer.translation import text_batches
-from keras_transformer.translation.translator import Hypothesis, Translator
+from keras_transformer.translation.translator import Hypothesis
 
 
 @pytest.fixture
@@ -124,30 +122,6 @@ def test_n_best_names_the_line_and_the_score(translated, translator):
     )
     # Two lines are blank: one translation each.
     assert len(rows) == 3 * (len(SOURCES) - 2) + 2
-
-
-@pytest.mark.slow
-def test_translate_computes_in_bfloat16_when_asked(translated, translator):
-    model = of_rounded_weights(
-        translator.model, ml_dtypes.bfloat16, "mixed_bfloat16"
-    )
-    mixed = Translator(model, translator.tokenizer)
-    best = [found[0] for found in mixed.translate(SOURCES, n_best=2)]
-
-    first = {}
-    for row in translated("--n-best", 2, "--precision", "bfloat16"):
-        number, score, text = row.split("\t")
-        first.setdefault(int(number), (float(score), text))
-    found = [first[number + 1] for number in range(len(SOURCES))]
-    assert [text for _, text in found] == [
-        on_one_line(hypothesis.text) for hypothesis in best
-    ]
-    scores = np.array([score for score, _ in found])
-    np.testing.assert_allclose(scores, [h.score for h in best], rtol=1e-3)
-    whole = [
-        found[0].score for found in translator.translate(SOURCES, n_best=2)
-    ]
-    assert np.abs(scores - whole).max() > 1e-3
 
 
 def pharaoh(pairs):

@@ -75,20 +75,6 @@ def test_every_awkward_text_is_answered_whatever_its_neighbours(served):
             assert_same(together, row, answer, 0)
 
 
-@pytest.mark.slow
-def test_batches_of_none_one_and_three_hundred(served):
-    draw = np.random.default_rng(0)
-    short = [text for text in TEXTS if len(text) < 100]
-    for signature in served.signatures:
-        check(served.everywhere(signature, []), 0)
-        one = served.everywhere(signature, [short[-1]])
-        check(one, 1)
-        many = [short[i] for i in draw.integers(len(short), size=299)]
-        all_of_them = served.everywhere(signature, [*many, short[-1]])
-        check(all_of_them, 300)
-        assert_same(all_of_them, 299, one, 0)
-
-
 @settings(
     max_examples=40,
     deadline=None,

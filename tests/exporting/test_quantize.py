@@ -4,7 +4,6 @@ import dataclasses
 import shutil
 
 import keras
-import ml_dtypes
 import numpy as np
 import pytest
 import sample_runs
@@ -13,7 +12,6 @@ from sample_runs import GREEDY, quantized_export
 from session_loader import Served, operators
 from small_models import of_rounded_weights
 
-from keras_transformer.__main__ import main
 from keras_transformer.config import UserError
 from keras_transformer.exporting import saved_model as serving
 from keras_transformer.machine import devices
@@ -129,30 +127,6 @@ def test_every_signature_computes_with_the_rounded_weights(
     )
 
 
-@pytest.mark.slow
-def test_bfloat16_rounds_more_than_its_weights(quantized, trained):
-    rounded = with_rounded_weights(trained, ml_dtypes.bfloat16, "float32")
-    in_float32 = rounded.score(ASKED, GIVEN, length_penalty=0.0)
-    scores = quantized("bfloat16")("score", source=ASKED, target=GIVEN)["score"]
-    np.testing.assert_allclose(scores, in_float32, rtol=0.02)
-    # Bfloat16 has 8 bits: what it does is seen.
-    assert np.abs(scores - in_float32).max() > 1e-4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
-def test_it_has_the_signatures_of_the_float32_model(served, quantized, dtype):
-    found = quantized(dtype)
-    assert set(found.signatures) == set(served.signatures)
-    for name in served.signatures:
-        expected = served.everywhere(name, ASKED)
-        answer = found.everywhere(name, ASKED)
-        assert set(answer) == set(expected)
-        for output, array in expected.items():
-            assert answer[output].dtype == array.dtype
-            assert answer[output].shape[0] == array.shape[0] == 3
-
-
 @pytest.mark.stands_for("quantised exports")
 @pytest.mark.parametrize("dtype", QUANTIZED)
 def test_a_trained_model_translates_and_scores_nearly_as_before(
@@ -207,24 +181,13 @@ def test_the_model_keeps_its_own_weights():
 
 
 @pytest.mark.slow
-def test_the_command_stores_what_it_is_told(
-    small_run, tmp_path, capsys, one_signature
-):
-    arguments = ["--run-dir", small_run, "--output", tmp_path]
-    arguments = [*map(str, arguments), "--quantize", "bfloat16"]
-    assert main(["export", *arguments]) == 0
-    assert capsys.readouterr().out == f"{tmp_path / '1'}\n"
-    assert {dtype for _, dtype in stored(tmp_path / "1")} == {"bfloat16"}
-
-
-@pytest.mark.slow
 def test_what_multiplies_in_bfloat16_is_stored_so(
     small_run, tmp_path, one_signature
 ):
     run = Run(small_run).using(precision="bfloat16")
     path = run.export(tmp_path)
     assert {dtype for _, dtype in stored(path)} == {"bfloat16"}
-    assert ModelCard.load(path).quantization == "bfloat16"
+    assert ModelCard.load(path).precision == "bfloat16"
 
 
 def test_weights_that_are_rounded_already_are_not_stored_as_if_not(
@@ -232,13 +195,7 @@ def test_weights_that_are_rounded_already_are_not_stored_as_if_not(
 ):
     rounded = small_translator.freeze("bfloat16")
     with pytest.raises(UserError, match="rounded to it, received float32"):
-        serving.export(rounded, tmp_path, quantization="float32")
-    assert not list(tmp_path.iterdir())
-
-
-def test_another_quantization_is_refused(small_translator, tmp_path):
-    with pytest.raises(ValueError, match="received 'int4'"):
-        serving.export(small_translator, tmp_path, quantization="int4")
+        serving.export(rounded, tmp_path, precision="float32")
     assert not list(tmp_path.iterdir())
 
 
@@ -256,7 +213,7 @@ def test_a_portable_export_has_only_operators_with_a_name_in_tensorflow(
         small_translator,
         tmp_path,
         search=GREEDY,
-        quantization=dtype,
+        precision=dtype,
         portable=True,
     )
     assert is_portable(path)
@@ -272,7 +229,7 @@ def test_the_card_names_the_operators_that_not_every_tensorflow_has(
     kept = {name for name in operators(path) if name[0] == "_"}
     assert set(card.operators) == kept
     assert kept or dtype == "bfloat16" and not devices.has("AVX-512")
-    assert card.quantization == dtype
+    assert card.precision == dtype
 
 
 def test_a_tensorflow_without_them_says_so_before_anything_is_served(
@@ -295,7 +252,7 @@ def test_an_old_processor_writes_what_every_processor_can_read(
     monkeypatch.setattr(devices, "PROCESSORS", processors)
     path = serving.export(
         *(small_translator, tmp_path, 2, GREEDY),
-        quantization="bfloat16",
+        precision="bfloat16",
         card=sample_runs.CARD,
     )
     assert is_portable(path)
@@ -321,7 +278,7 @@ def test_an_old_processor_refuses_what_would_crash_or_overflow(
     with caplog.at_level("INFO"):
         path = serving.export(
             *(small_translator, tmp_path, 2, GREEDY),
-            quantization=dtype,
+            precision=dtype,
             card=sample_runs.CARD,
         )
     assert f"Serve it on a processor with {needed}" in caplog.text
@@ -341,6 +298,4 @@ def test_where_there_are_no_such_operators_the_portable_form_is_written(
     path = serving.export(small_translator, tmp_path, search=GREEDY)
     assert is_portable(path)
     with pytest.raises(UserError, match="int8 needs its operators"):
-        serving.export(
-            small_translator, tmp_path, version=2, quantization="int8"
-        )
+        serving.export(small_translator, tmp_path, version=2, precision="int8")

@@ -15,7 +15,7 @@ from session_loader import Served, operators
 from keras_transformer import config
 from keras_transformer.__main__ import main
 from keras_transformer.exporting import saved_model as serving
-from keras_transformer.exporting.serving_kit import ServingKit
+from keras_transformer.exporting.serving_kit import Export
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.text_model import TextModel
 
@@ -157,20 +157,12 @@ def test_a_version_is_never_overwritten(small_translator, exported):
     assert after == before
 
 
-@pytest.mark.parametrize(
-    "given, message",
-    [
-        ({"search": {}}, "`search` to be a Search, received {}"),
-        ({"search": {"beam_size": 3}}, "`search` to be a Search, received"),
-        ({"portable": "no"}, "`portable` to be True or False, received 'no'"),
-    ],
-)
 def test_an_argument_of_another_type_is_refused_before_the_work(
-    small_translator, tmp_path, monkeypatch, given, message
+    small_translator, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(small_translator, "freeze", None)
-    with pytest.raises(config.UserError, match=message):
-        serving.export(small_translator, tmp_path / "x", **given)
+    with pytest.raises(config.UserError, match="`search` to be a Search"):
+        serving.export(small_translator, tmp_path / "x", search={})
 
 
 @pytest.mark.parametrize(
@@ -264,7 +256,7 @@ def test_the_command_prints_the_path_and_nothing_else(
     assert found == (2, 2, 5)
     assert Served(tmp_path / "3")("serving_default", text=["laut"])
     assert 'name: "ende"' in (tmp_path / "models.config").read_text()
-    assert ServingKit.plan(tmp_path).max_batch_size == 3
+    assert Export().planned(tmp_path).max_batch_size == 3
 
 
 @pytest.mark.parametrize(
@@ -272,6 +264,11 @@ def test_the_command_prints_the_path_and_nothing_else(
     [
         (["--run-dir=nowhere"], "Expected a run directory with a config.json"),
         (["--version=0"], "Expected --version to be at least 1, received 0"),
+        (["--precision=int4"], "Expected --precision to be one of float32"),
+        (
+            ["--quantize=int8", "--portable"],
+            "Expected int8 without --portable, since it needs operators",
+        ),
         (["--average=0"], "Expected --average to be at least 1"),
         (["--beam-size=0"], "Expected --beam-size to be at least 1"),
         (["--max-batch-size=0"], "Expected --max-batch-size to be at least 1"),

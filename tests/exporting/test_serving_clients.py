@@ -18,7 +18,7 @@ import yaml
 from sample_runs import quantized_export
 from session_loader import Served
 
-from keras_transformer.exporting.serving_kit import ServingKit
+from keras_transformer.exporting.serving_kit import Export
 
 ROOT = pathlib.Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "serving"
@@ -120,13 +120,13 @@ def c_program(tmp_path_factory):
 
 
 @pytest.mark.example
-@pytest.mark.parametrize("quantization", ["float32", "bfloat16", "int8"])
-def test_a_c_program_translates(c_program, exported, quantization):
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+def test_a_c_program_translates(c_program, exported, precision):
     if c_program is None:
         return
     export = exported
-    if quantization != "float32":
-        export = quantized_export(quantization) / "17"
+    if precision != "float32":
+        export = quantized_export(precision) / "17"
     served = Served(export)
     signature = served.signatures["serving_default"]
     operators = "tensorflow_text/python/ops/_sentencepiece_tokenizer.so"
@@ -182,7 +182,7 @@ def test_the_compose_file_names_what_export_writes(environment, name, exported):
     if not environment:
         # As make demo exports, seen from the compose file.
         assert (EXAMPLES / folder).resolve() == ROOT / "exported" / "demo"
-    config = ServingKit.plan(folder).models_config()
+    config = Export().planned(folder).models_config()
     assert f'name: "{name}"' in config
     assert f'base_path: "{inside}"' in config
     flags = dict(flag.split("=") for flag in service["command"])

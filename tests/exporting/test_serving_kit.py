@@ -11,7 +11,7 @@ from tensorflow_serving.config import model_server_config_pb2
 from keras_transformer.config import Search, UserError
 from keras_transformer.exporting import saved_model as serving
 from keras_transformer.exporting import serving_kit
-from keras_transformer.exporting.serving_kit import ServingKit
+from keras_transformer.exporting.serving_kit import Export
 from keras_transformer.machine.batching_file import Batching
 
 BATCHING = "batching_parameters.txt"
@@ -96,8 +96,9 @@ def test_a_later_version_adapts_to_the_files_that_are_there(
     small_translator, tmp_path, one_signature
 ):
     options = Search(beam_size=1, max_source_length=7)
-    kit = ServingKit.plan(tmp_path, name="ende", max_batch_size=3)
-    serving.export(small_translator, tmp_path, 1, options, kit)
+    serving.export(
+        *(small_translator, tmp_path, 1, options), name="ende", max_batch_size=3
+    )
     batching = tmp_path / BATCHING
     models = tmp_path / "models.config"
     assert Batching.load(batching).max_batch_size == 3
@@ -125,45 +126,47 @@ def test_a_later_version_adapts_to_the_files_that_are_there(
 
 
 def test_the_name_is_that_of_the_folder(tmp_path, monkeypatch):
-    assert ServingKit.plan(tmp_path / "de-en").name == "de-en"
-    assert ServingKit.plan(f"{tmp_path}/de-en/").name == "de-en"
+    assert Export().planned(tmp_path / "de-en").name == "de-en"
+    assert Export().planned(f"{tmp_path}/de-en/").name == "de-en"
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    assert ServingKit.plan(".").name == "here"
+    assert Export().planned(".").name == "here"
 
 
 def test_any_name_that_fits_a_url_is_read_back(tmp_path):
     for name in ('quo"te', "back\\slash", "größe", "with space"):
-        (found,) = read_models(ServingKit(name, 1).models_config())
+        (found,) = read_models(
+            Export(name=name, max_batch_size=1).models_config()
+        )
         assert found.name == name
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a:predict"])
 def test_a_name_that_no_url_can_hold_is_refused(tmp_path, name):
     with pytest.raises(UserError, match="model name without / and :"):
-        ServingKit.plan(tmp_path, name=name)
+        Export(name=name).planned(tmp_path)
 
 
 def test_another_batch_size_than_in_the_file_is_refused(tmp_path):
     # The server would not load a version whose warm-up is larger.
-    (tmp_path / BATCHING).write_text(
-        ServingKit("demo", 8).batching_parameters()
-    )
-    assert ServingKit.plan(tmp_path).max_batch_size == 8
-    assert ServingKit.plan(tmp_path, max_batch_size=8).max_batch_size == 8
+    (tmp_path / BATCHING).write_text(Batching(max_batch_size=8).as_text())
+    assert Export().planned(tmp_path).max_batch_size == 8
+    assert Export(max_batch_size=8).planned(tmp_path).max_batch_size == 8
     with pytest.raises(UserError) as error:
-        ServingKit.plan(tmp_path, max_batch_size=9)
+        Export(max_batch_size=9).planned(tmp_path)
     assert "has max_batch_size 8, this command says 9" in str(error.value)
 
 
 @pytest.mark.parametrize("kept", ["demo", 'größe "2"'])
 def test_another_name_than_in_the_file_is_refused(tmp_path, kept):
     # No server would know the export by it.
-    (tmp_path / "models.config").write_text(ServingKit(kept, 8).models_config())
-    assert ServingKit.plan(tmp_path).name == tmp_path.name
-    assert ServingKit.plan(tmp_path, name=kept).name == kept
+    (tmp_path / "models.config").write_text(
+        Export(name=kept, max_batch_size=8).models_config()
+    )
+    assert Export().planned(tmp_path).name == tmp_path.name
+    assert Export(name=kept).planned(tmp_path).name == kept
     with pytest.raises(UserError) as error:
-        ServingKit.plan(tmp_path, name="other")
+        Export(name="other").planned(tmp_path)
     assert "this command says other; leave out `name`" in str(error.value)
 
 
@@ -172,4 +175,4 @@ def test_a_batching_file_without_a_size_is_refused(tmp_path):
         "# max_batch_size { value: 4 }\nnum_batch_threads { value: 2 }\n"
     )
     with pytest.raises(UserError, match="Expected max_batch_size { value: N }"):
-        ServingKit.plan(tmp_path)
+        Export().planned(tmp_path)

@@ -65,8 +65,8 @@ def read_tfds(_):
     corpora.open_corpus("tfds:wmt14_translate", "de", "en")
 
 
-def check_output(folder):
-    ctranslate2.check_output(folder / "new")
+def write_ctranslate2(folder):
+    ctranslate2.check(folder / "new", "int8")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def check_output(folder):
         ("matplotlib", "plot", history.draw),
         ("sentencex", "sentences", lambda _: sentences.Splitter("en", "de")),
         ("uvicorn", "serve", start_server),
-        ("ctranslate2", "ctranslate2", check_output),
+        ("ctranslate2", "ctranslate2", write_ctranslate2),
     ],
 )
 def test_a_missing_package_is_one_sentence_with_the_command(

@@ -3,14 +3,13 @@
 import pytest
 
 from keras_transformer.config import UserError
-from keras_transformer.exporting.serving_kit import ServingKit
 from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving.limits import Limits
 
 
 def test_the_file_of_an_export_says_what_the_server_does_without_one(tmp_path):
     path = tmp_path / "batching_parameters.txt"
-    path.write_text(ServingKit("demo", 7).batching_parameters())
+    path.write_text(Batching(max_batch_size=7).as_text())
     assert Batching.load(path) == Batching(max_batch_size=7)
     assert Batching() == Batching(32, 5_000, 2, 16)
 

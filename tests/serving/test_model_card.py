@@ -84,21 +84,22 @@ def save_checkpoint(run, step):
 
 
 def write_evaluation(run, corpus="demo", **how):
-    folder = run.path / "evaluation"
-    folder.mkdir(exist_ok=True)
+    folder = run.path / "evaluation" / "test"
+    folder.mkdir(parents=True, exist_ok=True)
+    search = dataclasses.asdict(run.config.search)
+    search |= {name: how.pop(name) for name in how.keys() & search.keys()}
     score = {"name": "BLEU", "value": 31.7, "signature": "nrefs:1"}
     report = {
         "corpus": corpus,
+        "is_own_corpus": True,
         "split": "test",
+        "search": search,
         "weights": run.chosen().identity,
-        "beam_size": 4,
-        "length_penalty": 0.6,
-        "max_extra_length": 50,
         "precision": "float32",
         "scores": {"bleu": score},
         **how,
     }
-    (folder / "test.json").write_text(json.dumps(report))
+    (folder / "scores.json").write_text(json.dumps(report))
     return ({"corpus": "demo", "split": "test", **score},)
 
 
@@ -150,7 +151,7 @@ def test_an_old_version_may_be_gone_already(run, monkeypatch):
 @pytest.mark.parametrize(
     "how",
     [
-        {"quantization": "int8"},
+        {"precision": "int8"},
         {"shortlist": True},
         {"search": {"min_length": 5}},
         {"operators": ("Portable",)},
@@ -165,7 +166,7 @@ def test_an_export_that_was_made_otherwise_stays_as_it_is(run, how):
     dataclasses.replace(card, **how).save(output / "1")
     write_evaluation(run)
     keep_exported(run, output)
-    stored = "quantization" in how or "shortlist" in how
+    stored = "precision" in how or "shortlist" in how
     assert bool(ModelCard.load(output / "1").scores) == (not stored)
 
     save_checkpoint(run, 11)
@@ -195,16 +196,16 @@ def test_an_export_that_searches_as_no_evaluation_has_no_scores(run, how):
     ],
 )
 def test_a_card_has_the_scores_of_what_computes_as_the_export(run, how):
-    write_evaluation(run, **how)
+    write_evaluation(run, **dict(how))
     assert run.card().scores == ()
-    of_export = {name: value for name, value in how.items()}
+    of_export = dict(how)
     search = dataclasses.replace(
         run.config.search,
         **{x: of_export.pop(x) for x in how.keys() & vars(run.config.search)},
     )
     card = run.card(
         search=search,
-        quantization=of_export.get("precision", "float32"),
+        precision=of_export.get("precision", "float32"),
         shortlist="shortlist" in of_export,
     )
     assert [score["value"] for score in card.scores] == [31.7]
@@ -225,9 +226,15 @@ def test_the_scores_of_other_weights_are_not_the_cards(run):
     assert not run.card().scores
 
 
+def test_the_scores_of_another_corpus_are_not_the_cards(run):
+    write_evaluation(run, is_own_corpus=False)
+    assert run.card().scores == ()
+
+
 def test_scores_that_cannot_be_read_are_passed_over(run, caplog):
     write_evaluation(run)
-    (run.path / "evaluation" / "val.json").write_text("{")
+    (run.path / "evaluation" / "val").mkdir()
+    (run.path / "evaluation" / "val" / "scores.json").write_text("{")
     assert len(run.card().scores) == 1
     assert "Skipping" in caplog.text
 

@@ -183,7 +183,7 @@ GREEDY = Search(beam_size=1, n_best=1, length_penalty=0.0, max_source_length=31)
 def quantized_export(path, dtype):
     """Export that translator as version 17, its weights stored in a type."""
     saved_model.export(
-        *(digit_translator(), path, 17, GREEDY), quantization=dtype, card=CARD
+        *(digit_translator(), path, 17, GREEDY), precision=dtype, card=CARD
     )
 
 

@@ -84,8 +84,5 @@ def test_ctranslate2_refuses_it_in_one_sentence(trained, tmp_path, capsys):
     argv = ("--run-dir", str(trained), "--output", str(output))
     assert main(["export", *argv, "--format", "ctranslate2"]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error == (
-        "error: CTranslate2 has no restricted self-attention, and this model "
-        "was trained with `restriction` 3; export a SavedModel."
-    )
+    assert "CTranslate2 has no restricted self-attention" in error
     assert not output.exists()

@@ -146,9 +146,8 @@ def test_compounds_come_apart_at_their_hyphens(sentence, expected):
     assert evaluation.split_compounds([sentence]) == [expected]
 
 
-@pytest.mark.parametrize("language", ["en", "fr"])
-def test_only_german_has_the_compound_split_score(language):
-    result = evaluate(TRANSLATIONS, REFERENCES, language)
+def test_only_german_has_the_compound_split_score():
+    result = evaluate(TRANSLATIONS, REFERENCES, "en")
 
     assert result.compound_split_bleu is None
     assert set(result.scores) == {"bleu", "chrf"}
@@ -171,13 +170,6 @@ def test_an_empty_translation_costs_the_length_of_its_reference():
     expected = pytest.approx(100 * math.exp(-1))
     assert result.bleu.value == expected
     assert result.compound_split_bleu.value == expected
-
-
-def test_an_empty_reference_is_scored_too():
-    result = evaluate(["a b c d e", "f"], ["a b c d e", ""])
-
-    # 5 of 6 words; 4 of 4 pairs, 3 of 3 triples, 2 of 2 fours.
-    assert result.bleu.value == pytest.approx(100 * (5 / 6) ** (1 / 4))
 
 
 def test_the_search_and_progress_reach_the_translator():
@@ -211,9 +203,20 @@ def test_the_report_counts_sentences_and_target_tokens():
     assert report["versions"]["sacrebleu"] == sacrebleu.__version__
 
 
-def test_no_sources_are_refused():
-    with pytest.raises(ValueError, match="`sources` must not be empty"):
-        evaluation.translate(Phrasebook({}), [], Search())
+@pytest.mark.parametrize(
+    "bleu, references, tokenize, said",
+    [
+        (31.7, ["ein", "eins zwei drei vier"], "13a", None),
+        (31.7, ["eins zwei drei.", "vier"], "13a", None),
+        (31.7, ["eins zwei drei", "vier"], "13a", "no reference has four"),
+        (31.7, ["買了一本書"], "13a", "no reference has four"),
+        (31.7, ["買了一本書"], "zh", None),
+        (0.0, ["eins zwei drei vier"], "13a", "0.00"),
+    ],
+)
+def test_a_bleu_that_tells_nothing_says_so(bleu, references, tokenize, said):
+    found = evaluation.caution(bleu, references, tokenize)
+    assert said in found if said else found is None
 
 
 # A quarter of these words are other ones.
@@ -292,10 +295,7 @@ def test_a_tokenizer_that_cannot_be_downloaded_is_one_sentence(monkeypatch):
 def test_a_reference_may_spell_its_letters_in_another_form(code, reference):
     system = unicodedata.normalize("NFC", reference)
     assert system != reference
-    found = evaluate(
-        [system], [reference], code, lowercase=True, against=[reference]
-    )
+    found = evaluate([system], [reference], code, lowercase=True)
     assert [score.value for score in found.scores.values()] == pytest.approx(
         [100] * len(found.scores)
     )
-    assert {each.system.p_value for each in found.comparisons} == {1}
