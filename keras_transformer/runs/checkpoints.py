@@ -110,15 +110,8 @@ def save_checkpoint(
 ) -> pathlib.Path:
     """Write a checkpoint; remove temporary ones, and all but `keep` others.
 
-    Args:
-        run_dir: The run directory.
-        model: A compiled model; its optimizer and seeds are saved too.
-        progress: The progress that `restore_checkpoint` will return.
-        keep: Checkpoints to keep, at least 1.
-        is_temporary: Whether to remove it when the next one is written.
-
-    Returns:
-        The path of the new checkpoint's folder.
+    It returns the checkpoint's folder, with optimizer and seeds beside the
+    weights. If it is temporary, the next one replaces it.
     """
     # A restart from an older one may reach this step again, and replace it.
     path = pathlib.Path(run_dir) / CHECKPOINTS / f"step-{progress.step:09d}"
@@ -211,15 +204,10 @@ def _write(
 def restore_checkpoint(
     run_dir: str | os.PathLike, model: keras.Model
 ) -> Progress:
-    """Set model, optimizer and seeds to the newest undamaged checkpoint.
+    """Set model, built optimizer and seeds to the newest undamaged checkpoint.
 
-    The optimizer is built.
-
-    Returns:
-        The checkpoint's progress; all zeros where there is no checkpoint.
-
-    Raises:
-        UserError: If there are checkpoints but training can resume from none.
+    It returns the checkpoint's progress, all zeros where there is none, and
+    raises `UserError` if there are some but training can resume from none.
     """
     if not list_checkpoints(run_dir):
         return Progress()
@@ -288,15 +276,10 @@ def _without_optimizer(model: keras.Model) -> Iterator[None]:
 def newest_undamaged(
     run_dir: str | os.PathLike, count: int, needed: str = WEIGHTS_FILE
 ) -> list[tuple[pathlib.Path, dict[str, Any]]]:
-    """Find the newest checkpoints whose files are as they were written.
+    """Find the newest `count` checkpoints whose files are as they were written.
 
-    There are at most `count`, and each has the file `needed`.
-
-    Returns:
-        Pairs of a checkpoint's path and its `state.json`, oldest first.
-
-    Raises:
-        UserError: If there are checkpoints and all of them are damaged.
+    Each has the file `needed`. It returns pairs of a path and its `state.json`,
+    oldest first, and raises `UserError` if all are damaged.
     """
     found = []
     for path in reversed(list_checkpoints(run_dir)):

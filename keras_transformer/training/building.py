@@ -36,12 +36,7 @@ def build_model(session: Session) -> Transformer:
     model = Transformer(**dataclasses.asdict(run.model), dtype=recipe.precision)
     model.compile(
         # Sections 5.3 and 5.4.
-        optimizer=Adam(
-            schedule_of(run),
-            beta_1=0.9,
-            beta_2=0.98,
-            epsilon=1e-9,
-        ),
+        optimizer=Adam(schedule_of(run), beta_1=0.9, beta_2=0.98, epsilon=1e-9),
         loss=SmoothedCrossEntropy(recipe.label_smoothing),
         accumulate=session.accumulate,
     )
@@ -76,10 +71,6 @@ def restore_model(
     """Build the model and restore it.
 
     A run that begins with another's weights notes which these were.
-
-    Raises:
-        UserError: If no checkpoint or no initial weights can be read, or other
-            workers start elsewhere.
     """
     run, run_dir = session.run, session.run_dir
     with strategy.scope():

@@ -169,14 +169,10 @@ class Validator:
     ) -> dict[str, float] | None:
         """Evaluate, translate a sample, and log the figures.
 
-        Args:
-            what: The start of the line, such as "step 7".
-            is_unwanted: Called after every batch; returns whether to stop.
-
-        Returns:
-            The figures that `Result.validation` describes; None if it was
-            stopped or failed. A failure is logged, since it is no reason to
-            lose a training.
+        `what` begins the line, such as "step 7"; `is_unwanted`, asked after
+        every batch, stops it. It returns the figures that `Chosen.validation`
+        describes; None if it was stopped or failed, which is logged, since it
+        is no reason to lose a training.
         """
 
         def leave_off(*_: Any, **__: Any) -> None:
@@ -274,12 +270,9 @@ class Validation:
         model: keras.Model,
         is_unwanted: Callable[[], bool] = lambda: False,
     ) -> str | None:
-        """Validate; return why the training ends, if it does.
+        """Validate a model's weights, of update `now.step`.
 
-        Args:
-            now: The update that the weights are of.
-            model: The model with these weights.
-            is_unwanted: As in `Validator.measure`.
+        It returns why the training ends, if it does.
         """
         run_dir, measured = self.history.run_dir, self.validator.model
         if measured is not model:
@@ -319,13 +312,8 @@ def finish(
 
     If they were compared already, nothing is written. In a short training an
     average reaches back to early weights, which spoils the result. With
-    `patience`, the weights of the best validation are a third choice.
-
-    Args:
-        session: The training, with at least one checkpoint.
-        validator: Measures the weights of its model, which are replaced.
-        last: The weights that the training ended with.
-        standing: Knows the best validation, if `patience` looked for it.
+    `patience`, the weights of the best validation are a third choice. The
+    weights of the validator's model are replaced.
     """
     run, run_dir = session.run, session.run_dir
     layout.check_lock(run_dir)
@@ -415,20 +403,10 @@ def validation_batches(
     split: str,
     max_extra_length: int = Search.max_extra_length,
 ) -> tf.data.Dataset:
-    """Stream every pair once, and log those that are cut.
+    """Stream every pair once, as `evaluation_batches`, and log those cut.
 
-    Args:
-        corpus: The pairs, in the order of the split.
-        batch_tokens: As in `evaluation_batches`.
-        longest_source: Tokens, including the end token, after which a source
-            is cut. A target is cut where a translation of the longest source
-            must end.
-        split: The pairs' name in the log.
-        max_extra_length: Most tokens of a translation beyond its source's.
-
-    Returns:
-        Dataset in the form of `evaluation_batches`. If a pair must be cut, S is
-        at most `longest_source` and T at most `max_extra_length` more.
+    S is at most `longest_source`, the end token included, and T at most
+    `max_extra_length` more, where a translation of the longest source ends.
     """
     longest_target = longest_source + max_extra_length
     batches = batching.evaluation_batches(corpus, batch_tokens)

@@ -88,13 +88,8 @@ class Cluster:
         """Wait until every other worker has answered once.
 
         This is in Python, because TensorFlow's own wait ignores signals and
-        blocks other threads.
-
-        Args:
-            report: Receives the missing workers every `PATIENCE` seconds.
-
-        Raises:
-            UserError: If this process cannot listen at its own address.
+        blocks other threads. `report` receives the missing workers every
+        `PATIENCE` seconds.
         """
         missing = [i for i in range(len(self.tasks)) if i != self.index]
         spoke = time.monotonic()
@@ -134,11 +129,7 @@ class Cluster:
 
 
 def count_workers() -> int:
-    """Count the workers that `TF_CONFIG` lists; 1 if it lists none.
-
-    Raises:
-        UserError: As in `Cluster.from_tf_config`.
-    """
+    """Count the workers that `TF_CONFIG` lists; 1 if it lists none."""
     text = os.environ.get("TF_CONFIG", "")
     return len(Cluster.from_tf_config(text).tasks) if text else 1
 
@@ -190,18 +181,14 @@ logger = logging.getLogger("keras_transformer")
 def make_strategy(name: str) -> tf.distribute.Strategy:
     """Choose the place of the replicas, and wait for other workers, if any.
 
-    Call it before TensorFlow computes anything.
+    Call it before TensorFlow computes anything. It returns the same strategy
+    each time in a process; build the model in its scope.
 
     Args:
         name: `none` for one device, `mirrored` for every GPU of this machine,
             `multiworker` for every GPU of every worker in `TF_CONFIG`. `auto`
-            means `multiworker` if `TF_CONFIG` is set, or else `mirrored` if
-            there is more than one GPU, or else `none`. A cluster of one
-            worker, which some platforms set, is this machine.
-
-    Returns:
-        A strategy, the same one each time in a process. Build the model in its
-        scope.
+            takes what is there. A cluster of one worker, which some platforms
+            set, is this machine.
 
     Raises:
         UserError: If Keras has another backend than TensorFlow, or
@@ -341,10 +328,9 @@ def end_together(strategy: tf.distribute.Strategy) -> None:
 
 
 def vote_of(strategy: tf.distribute.Strategy) -> Callable[[bool], bool] | None:
-    """Make a function that returns whether any worker calls it with True.
+    """Make a function, for all workers to call: whether any says True.
 
-    Returns:
-        The function, which all workers must call; None if there are no others.
+    It is None if there are no other workers.
     """
     if not are_several(strategy):
         return None
@@ -363,11 +349,7 @@ def _count_votes(vote: tf.Tensor) -> tf.Tensor:
 
 
 def wait_for_file(path: pathlib.Path, seconds: float = 60.0) -> None:
-    """Wait for a file of the chief: a shared folder may show it late.
-
-    Raises:
-        UserError: If it does not appear.
-    """
+    """Wait for a file of the chief: a shared folder may show it late."""
     until = time.monotonic() + seconds
     while not path.exists():
         if time.monotonic() > until:
@@ -382,11 +364,7 @@ def wait_for_file(path: pathlib.Path, seconds: float = 60.0) -> None:
 def check_alike(
     strategy: tf.distribute.Strategy, update: int, arguments: Mapping[str, Any]
 ) -> None:
-    """Check that every worker starts after the same update, and as the others.
-
-    Raises:
-        UserError: On every worker, if they differ.
-    """
+    """Refuse, on every worker, to start after another update or otherwise."""
     if not are_several(strategy):
         return
     facts = {"update": update, **arguments}
@@ -413,10 +391,8 @@ def check_alike(
 def lost_worker_told(strategy: tf.distribute.Strategy) -> Iterator[None]:
     """Report a lost worker as a `JobError`.
 
-    Raises:
-        JobError: If TensorFlow finds that another worker has gone: at once if
-            its process ended, in about 10 seconds if its machine no longer
-            answers.
+    TensorFlow finds it at once if its process ended, in about 10 seconds if
+    its machine no longer answers.
     """
     try:
         yield

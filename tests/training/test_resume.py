@@ -227,8 +227,8 @@ def test_a_termination_writes_a_checkpoint_that_the_next_replaces(
     i = ENDS[way].index(TERMINATE)
     ended, following = runs[1].sessions[i : i + 2]
     # The session before was killed in its second checkpoint, and this one
-    # told to end after its first step: it ends with the next.
-    assert checkpoints_of(ended) == [3, 5]
-    assert re.search(r"Wrote .*/step-000000005\b", ended.log)
+    # told to end as it writes the line after its first step: it ends with that.
+    assert checkpoints_of(ended) == [3, 4]
+    assert re.search(r"Wrote .*/step-000000004\b", ended.log)
     expected = {"two replicas": [24, 27, 29], "every option": [3, 6]}[way]
     assert checkpoints_of(following) == expected
