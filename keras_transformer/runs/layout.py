@@ -85,8 +85,9 @@ def check_empty(run_dir: str | os.PathLike) -> pathlib.Path:
 
 
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
-# File systems without locks.
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+# File systems without locks; 524 is the kernel's ENOTSUPP, as of some NFS.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, 524)
+_NO_LOCKS += (errno.EBADF,)  # NFS, if the file cannot be written.
 # The locks of this process, by the path of the locked file.
 _held: dict[pathlib.Path, int] = {}
 

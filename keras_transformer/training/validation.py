@@ -157,7 +157,9 @@ class Validator:
             max_extra_length=run.search.max_extra_length,
         )
         self.measured = 0  # How often, so that the log shows other sentences.
-        best = evaluation.bleu(self.targets, self.targets, self.tokenize)
+        best = evaluation.bleu(
+            self.targets, self.targets, tokenize=self.tokenize
+        )
         if not best.value:
             logger.warning(
                 "No reference has four words in a row, so BLEU is always 0: "

@@ -131,7 +131,8 @@ def test_the_file_of_somebody_else_is_locked_too(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("number", "is_told"), [(errno.ENOLCK, True), (errno.EIO, None)]
+    ("number", "is_told"),
+    [(errno.ENOLCK, True), (524, True), (errno.EBADF, True), (errno.EIO, None)],
 )
 def test_a_file_system_without_locks_is_told_and_trained_on(
     tmp_path, monkeypatch, caplog, number, is_told
