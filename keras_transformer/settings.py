@@ -152,6 +152,8 @@ def checked_value(field: dataclasses.Field, value: Any) -> Any:
             least = "at least" if within[0] == "[" else "above"
             finite = " and finite" if kind is float else ""
             expected = f"{least} {within[1:].split(',')[0]}{finite}"
+    elif kind is int and converted >= TOO_LARGE:
+        expected = "below 2^63"
     if expected:
         raise SettingError(field.name, expected, value)
     return converted
@@ -182,6 +184,8 @@ def whole_number(name: str, value: Any, least: int = 1) -> int:
     number = of_kind(name, int, value)
     if number < least:
         raise SettingError(name, f"at least {least}", value)
+    if number >= TOO_LARGE:
+        raise SettingError(name, "below 2^63", value)
     return number
 
 
@@ -194,8 +198,7 @@ def _as(kind: type, value: Any) -> Any:
             number = kind(value)
         except (OverflowError, ValueError):
             return None
-        is_other = kind is int and (number != value or number >= TOO_LARGE)
-        return None if is_other else number
+        return None if kind is int and number != value else number
     if kind is pathlib.Path and isinstance(value, str | os.PathLike):
         return pathlib.Path(value)
     return value if kind is Any or isinstance(value, kind) else None

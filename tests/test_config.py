@@ -121,18 +121,14 @@ def test_a_save_that_fails_leaves_the_old_configuration(tmp_path, monkeypatch):
             "config.json; train one first.",
         ),
         ("file", "file", "Expected a run directory with a "),
-        ("config.json", "config.json", "{0}/config.json; give the folder {0}."),
         ("1/saved_model.pb", "", "received {0}, an export;"),
         ("saved_model.pb", "", "received {0}, an export;"),
-        ("model.bin", "", "an export to CTranslate2"),
     ],
 )
 def test_what_is_no_run_directory_is_named(tmp_path, file, place, message):
     if file:
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_bytes(b"")
-    if file == "model.bin":
-        (tmp_path / "config.json").write_text('{"add_source_bos": false}')
     with pytest.raises(UserError, match=re.escape(message.format(tmp_path))):
         RunConfig.load(tmp_path / place)
 
@@ -186,7 +182,7 @@ def test_a_run_of_before_a_setting_existed_has_its_default(
     # And the other way round: a later run in an earlier version.
     dataclasses.replace(later, version="0.99").save(tmp_path)
     monkeypatch.undo()
-    with pytest.raises(UserError, match="its luck is unknown.; install .*0.99"):
+    with pytest.raises(UserError, match="luck.*; install .*0.99"):
         RunConfig.load(tmp_path)
 
 
@@ -222,10 +218,7 @@ OF_BEFORE = """{
 def test_a_run_of_an_older_version_is_read_without_settings_that_went(
     tmp_path, monkeypatch, caplog
 ):
-    # Those that are still fields are not of this table's business.
-    monkeypatch.setattr(
-        run_config, "REMOVED", {"luck": None, "care": 0.0, "seed": 1}
-    )
+    monkeypatch.setattr(run_config, "REMOVED", {"luck": None, "care": 0.0})
     path = tmp_path / "config.json"
     path.write_text(OF_BEFORE % ("null", "0"))
     run = RunConfig.load(tmp_path)
@@ -284,7 +277,7 @@ REFUSED = [
     (Search, "n_best", 5, "at most 4"),
     (Search, "max_extra_length", 10**6, "in [0, 1000000)"),
     (Search, "max_source_length", 1, "at least 2"),
-    (Search, "beam_size", 2**63, "a whole number"),
+    (Search, "beam_size", 2**63, "below 2^63"),
     (Search, "sampling", 0.7, "a Sampling"),
     (Sampling, "temperature", 0.0, "above 0"),
     (Sampling, "top_p", 0.0, "in (0, 1]"),

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from keras_transformer import __version__, config, presets
+from keras_transformer import __version__, presets
 from keras_transformer.config import (
     MAX_SOURCE_LENGTH,
     RUN_SEARCH,
@@ -26,7 +26,11 @@ from keras_transformer.config import (
 from keras_transformer.data.languages import check_sides
 from keras_transformer.machine import files
 from keras_transformer.runs.layout import CONFIG_FILE, TOKENIZER_FILE, has_begun
-from keras_transformer.settings import did_you_mean, setting_of
+from keras_transformer.settings import (
+    checked_value,
+    did_you_mean,
+    setting_of,
+)
 
 if TYPE_CHECKING:  # Of TensorFlow.
     from keras_transformer.data.tokenizer import Tokenizer
@@ -35,7 +39,7 @@ logger = logging.getLogger("keras_transformer")
 # Settings that only earlier versions know, with the value at which each does
 # nothing. What was trained with another is translated with, not trained on.
 REMOVED: Mapping[str, Any] = {"ema": None, "bpe_dropout": 0.0}
-Part = TypeVar("Part", ModelConfig, TrainingConfig, Search, "RunConfig")
+Part = TypeVar("Part", ModelConfig, TrainingConfig, Search)
 _WITHOUT_WEIGHTS = ("dropout", "attention_dropout", "restriction")
 # What is asked for beside the settings of the parts.
 ASKED: tuple[str, ...] = (
@@ -54,14 +58,8 @@ class RunConfig:
         preset: Name of the preset the run started from.
         corpus: `demo`, a folder, `tfds:NAME[/CONFIG]`, `memory`, or a mixture
             of the first three (`data/corpus.py`).
-        source_lang: Language code of the source side.
-        target_lang: Language code of the target side.
-        train_split: Name of the training split.
-        validation_split: Name of the validation split.
         requested_vocab_size: The vocabulary size asked for; the model has the
             size that the corpus could fill.
-        model: The model's arguments.
-        training: The recipe.
         search: The search of later verbs, by default.
         text: Path, size and time of each file of the text when the run
             began; None in an imported run.
@@ -69,12 +67,10 @@ class RunConfig:
             `"run_dir"`, the names of its averaged `"checkpoints"`, and the
             checksum `"weights"`.
         vocabulary: Checksum of `tokenizer.model`; None until it is there.
-        symbols: Strings that stay one piece in the vocabulary; None if none
-            were asked for.
+        symbols: Strings that stay one piece in the vocabulary, if any.
         is_imported: Whether another system has trained the run, and ours
             never has.
-        version: The version of this package that began the run; None if it
-            did not note it.
+        version: The version of this package that began the run, if known.
         plan: Checksum of the batches' plan; None until there is one.
         removed: Settings of an earlier version that it was trained with, as
             `REMOVED` lists them; None if there are none.
@@ -108,25 +104,11 @@ class RunConfig:
         init_from: str | os.PathLike | None = None,
         **settings: Any,
     ) -> "RunConfig":
-        """Take a preset with the settings given.
+        """Take a preset, or `base`, with the settings that are not None.
 
-        Args:
-            preset: One of `presets.PRESETS`; if not given, that of
-                `init_from`, or `base`.
-            corpus: Name of the corpus.
-            init_from: Directory of a run. This run takes over its weights and
-                vocabulary, and so its shape; also its search, unless another
-                is given.
-            **settings: Languages, splits and symbols; fields of `ModelConfig`
-                and `TrainingConfig`, and `RUN_SEARCH` of `Search`; None for
-                what is left out.
-
-        Returns:
-            A valid configuration.
-
-        Raises:
-            UserError: If there is no such preset, run or setting, or a
-                setting makes no sense.
+        With `init_from`, a run directory, the run takes over its weights and
+        vocabulary, and so its shape; also its preset and search, unless others
+        are given.
         """
         settings = {n: v for n, v in settings.items() if v is not None}
         own = {n: settings.pop(n) for n in ASKED if n in settings}
@@ -188,14 +170,8 @@ class RunConfig:
     ) -> "RunConfig":
         """Apply the settings given that may change; refuse other differences.
 
-        Args:
-            given: Fields of the run and of its parts; `init_from` and
-                `vocab_size` as they were asked for.
-            run_dir: The run directory.
-
-        Raises:
-            UserError: If anything else differs; one sentence names it all. Or
-                if the run was trained with a setting that is gone.
+        `init_from` and `vocab_size` are compared as they were asked for. One
+        sentence names all that differs.
         """
         if self.removed:
             raise UserError(self._of_removed(run_dir))
@@ -211,9 +187,9 @@ class RunConfig:
         for name, value in given.items():
             if name not in known:
                 raise _unknown(name)
-            if name in SETTINGS:
-                value = config.checked(name, value)
-            if name in SETTINGS and setting_of(SETTINGS[name]).may_change:
+            field = SETTINGS.get(name)
+            value = checked_value(field, value) if field else value
+            if field and setting_of(field).may_change:
                 changes[name] = value
             elif value != known[name]:
                 differs[name] = value
@@ -260,37 +236,32 @@ class RunConfig:
 
         A setting that did not exist when the run began has its default; one
         that is gone since is dropped, and `removed` tells if it did something.
-
-        Raises:
-            UserError: If `run_dir` holds no readable configuration, or one
-                with an unknown setting.
         """
         path = pathlib.Path(run_dir) / CONFIG_FILE
-        version = __version__
+        if not path.is_file():
+            raise _not_a_run(path.parent)
+        fields: dict[str, Any] = {}
         try:
             fields = files.from_json(path.read_text(encoding="utf-8"))
-            fields.setdefault("version", None)
-            version = fields["version"] or version
             fields.pop("fingerprints", None)  # Once kept of the text.
             _convert(fields["training"])
-            removed = _pop_removed(fields["training"])
-            if removed:
-                fields["removed"] = removed
-            fields["model"] = _completed(ModelConfig, fields["model"])
-            fields["training"] = _completed(TrainingConfig, fields["training"])
-            fields["search"] = _completed(Search, fields.get("search", {}))
+            removed = {
+                name: value
+                for name, off in REMOVED.items()
+                if (value := fields["training"].pop(name, off)) != off
+            }
+            fields["removed"] = removed or fields.get("removed")
             if fields.get("symbols") is not None:
                 fields["symbols"] = tuple(fields["symbols"])
-            run = _completed(cls, fields)
-        except (FileNotFoundError, NotADirectoryError):
-            raise _not_a_run(path.parent) from None
+            parts = {
+                "model": ModelConfig(**fields["model"]),
+                "training": TrainingConfig(**fields["training"]),
+                "search": Search(**fields.get("search", {})),
+            }
+            run = cls(**{"version": None, **fields, **parts})
         except _UNREADABLE as error:
-            if (path.parent / "model.bin").exists():
-                raise UserError(
-                    f"Expected a run directory, received {path.parent}, an "
-                    "export to CTranslate2, which reads it."
-                ) from None
             advice = "restore the file or choose another folder"
+            version = fields.get("version") or __version__
             if version != __version__:
                 advice = f"install version {version}, which wrote it"
             raise UserError(
@@ -309,11 +280,6 @@ def begun_config(run_dir: str | os.PathLike) -> RunConfig | None:
 
 def _not_a_run(path: pathlib.Path) -> UserError:
     """Say what a path without a configuration is instead of a run."""
-    if path.is_file() and (path.parent / CONFIG_FILE).exists():
-        return UserError(
-            f"Expected a run directory, received the file {path}; give the "
-            f"folder {path.parent}."
-        )
     if any(path.glob("saved_model.pb")) or any(path.glob("*/saved_model.pb")):
         return UserError(
             f"Expected a run directory, received {path}, an export; give the "
@@ -370,37 +336,12 @@ def _convert(training: dict[str, Any]) -> None:
         del training["length_growth"]
 
 
-def _pop_removed(training: dict[str, Any]) -> dict[str, Any]:
-    """Pop the settings of `REMOVED`; return those that did something."""
-    known = {field.name for field in dataclasses.fields(TrainingConfig)}
-    popped = {
-        name: training.pop(name)
-        for name in REMOVED
-        if name in training and name not in known
-    }
-    return {name: x for name, x in popped.items() if x != REMOVED[name]}
-
-
-def _completed(kind: type[Part], values: Mapping[str, Any]) -> Part:
-    """Build `kind`; raise `ValueError` if it has no such field."""
-    known = {field.name for field in dataclasses.fields(kind)}
-    if unknown := values.keys() - known:
-        raise ValueError(f"its {', '.join(sorted(unknown))} is unknown")
-    return kind(**values)
-
-
 def load_vocabulary(
     run_dir: str | os.PathLike, run: RunConfig | None = None
 ) -> "Tokenizer":
-    """Read `tokenizer.model`.
+    """Read `tokenizer.model`, for a run whose configuration may be at hand.
 
-    Args:
-        run_dir: The run directory.
-        run: Its configuration, if it is read already.
-
-    Raises:
-        UserError: If `run_dir` is not a run directory, or its vocabulary is
-            missing or has changed: other pieces would be other words.
+    One that has changed is refused: other pieces would be other words.
     """
     from keras_transformer.data.paired_tokenizer import load_tokenizer
 

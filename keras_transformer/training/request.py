@@ -40,12 +40,7 @@ from keras_transformer.machine import files
 from keras_transformer.presets import PRESETS
 from keras_transformer.runs import layout
 from keras_transformer.runs.run_config import ASKED, RunConfig, begun_config
-from keras_transformer.settings import (
-    check_settings,
-    kind_of,
-    nearest,
-    setting,
-)
+from keras_transformer.settings import check_settings, kind_of, setting
 
 logger = logging.getLogger("keras_transformer")
 RECIPE_SUFFIX = ".args"
@@ -167,11 +162,7 @@ class Session:
         return {**given, **self.settings}
 
     def open_text(self) -> Corpus:
-        """Open the text of the run, even if it has begun.
-
-        Raises:
-            UserError: As in `open_text`.
-        """
+        """Open the text of the run, even if it has begun."""
         return open_text(self.run, self.corpus or self.run.corpus)
 
     @property
@@ -200,80 +191,76 @@ _OF_RUN = ("preset", *ASKED, "init_from")
 def understand(**arguments: Any) -> Session:
     """Turn the arguments of `kt.train` into what is trained, and check them.
 
-    Raises:
-        UserError: If they make no sense, or do not fit the run.
+    The text is opened, unless a run that has begun goes on with its own.
     """
     given = {name: x for name, x in arguments.items() if x is not None}
     if "recipe" in given:
-        skipped = set()
-        if "init_from" in given:  # Whose weights have a shape.
-            shape = {field.name for field in dataclasses.fields(ModelConfig)}
-            skipped = shape - {"dropout"}
-        for name, value in recipe(given["recipe"]).items():
-            if name not in skipped:
-                given.setdefault(name, value)
-    own = {name: given.pop(name) for name in SESSION_SETTINGS if name in given}
-    if "tokenizer" in own or "init_from" in own:
+        given = {**_recipe_beside(given), **given}
+    if "tokenizer" in given or "init_from" in given:
         # Of a recipe among the flags; a vocabulary has a size.
         given.pop("vocab_size", None)
+    _refuse_two_vocabularies(given)
+    own = {name: given.pop(name) for name in SESSION_SETTINGS if name in given}
     session = Session(**own, settings=given)
-    _refuse_two_vocabularies({**own, **given})
     preset, run_dir = session.preset, session.run_dir
-    begun = None if run_dir is None else begun_config(run_dir)
-    sides = ("source_lang", "target_lang", "train_split")
-    opening = {name: own[name] for name in sides if name in own}
-    if begun:  # Which refuses others.
-        opening = {name: getattr(begun, name) for name in sides}
-    corpus: Any = session.corpus
-    if corpus is not None:
-        corpus = one_name(corpus)
-    if isinstance(corpus, str | os.PathLike):
-        corpus = absolute_name(corpus)
-    elif corpus is not None:
-        corpus = open_corpus(corpus, **opening)  # An iterator is read once.
     if run_dir is None:
         if preset is None and session.init_from:
             preset = RunConfig.load(session.init_from).preset
-        elif preset is None:
-            preset, corpus = _fitting(corpus, opening)
-        run_dir = pathlib.Path("runs", preset)
-        begun = begun_config(run_dir)
+        run_dir = pathlib.Path("runs", preset) if preset else None
+    begun = begun_config(run_dir) if run_dir else None
+    corpus = _opened(session, begun)
+    if corpus and not (preset or begun or session.init_from):
+        preset = _fitting(corpus, session.train_split or "train")
+        if run_dir is None:
+            run_dir = pathlib.Path("runs", preset)
+            begun = begun_config(run_dir)
+    session = dataclasses.replace(session, run_dir=run_dir, corpus=corpus)
     if begun:
-        if isinstance(corpus, str):
-            known = [getattr(begun, name) for name in sides]
-            is_known = corpus == begun.corpus
-            corpus = None if is_known else open_corpus(corpus, *known)
-        asked = dataclasses.replace(session, run_dir=run_dir, corpus=corpus)
-        return session_of_begun(begun, asked)
+        return session_of_begun(begun, session)
     if corpus is None:
         raise UserError(
-            f"Expected a `corpus` to train on, or a run that has begun in "
+            "Expected a `corpus` to train on, or a run that has begun in "
             f"`run_dir`, found none in {run_dir}; give demo, a folder, "
             "tfds:NAME or pairs of texts."
         )
-    if preset is None and session.init_from is None:
-        preset, corpus = _fitting(corpus, opening)
-    corpus = open_corpus(corpus, **opening)
     settings = session.given()
     if session.tokenizer is None and session.init_from is None:
         settings.setdefault("normalization", "nfc")
     settings["symbols"] = _symbols_of(
         session, corpus.name, settings.get("normalization")
     )
-    run = RunConfig.from_preset(
-        preset,
-        corpus=absolute_name(corpus.name),
-        **{n: x for n, x in settings.items() if n != "preset"},
-    )
-    return dataclasses.replace(session, run_dir=run_dir, corpus=corpus, run=run)
+    settings.pop("preset", None)
+    name = absolute_name(corpus.name)
+    run = RunConfig.from_preset(preset, corpus=name, **settings)
+    return dataclasses.replace(session, run=run)
+
+
+def _recipe_beside(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Take a recipe, without a shape if the run has another's weights."""
+    found = recipe(given["recipe"])
+    if "init_from" in given:
+        for field in dataclasses.fields(ModelConfig):
+            if field.name != "dropout":
+                found.pop(field.name, None)
+    return found
+
+
+def _opened(session: Session, begun: RunConfig | None) -> Corpus | None:
+    """Open the text that was given, unless it is what the run began with."""
+    if session.corpus is None:
+        return None
+    name: Any = one_name(session.corpus)
+    is_name = isinstance(name, str | os.PathLike)
+    if begun and is_name and absolute_name(name) == begun.corpus:
+        return None
+    sides = ("source_lang", "target_lang", "train_split")
+    opening = {side: getattr(begun or session, side) for side in sides}
+    opening = {side: x for side, x in opening.items() if x is not None}
+    return open_corpus(absolute_name(name) if is_name else name, **opening)
 
 
 def session_of_begun(begun: RunConfig, session: Session) -> Session:
-    """Return what is asked of a run that has begun, and so needs no text.
-
-    Raises:
-        UserError: If a setting that was given is another one than the run's.
-    """
+    """Return what is asked of a run that has begun, and so needs no text."""
     run_dir, named, name = session.run_dir, session.given(), begun.corpus
     corpus: Any = session.corpus
     if _is_other_text(begun, corpus):
@@ -352,25 +339,17 @@ def _symbols_of(
     return pieces or None
 
 
-def _fitting(
-    corpus: Source | None, opening: Mapping[str, str]
-) -> tuple[str, Any]:
-    """Choose a preset by the number of pairs; return it with the corpus."""
-    if corpus == DEMO:
-        return DEMO, corpus
-    opened = open_corpus(corpus, **opening)
-    split = opening.get("train_split", "train")
-    pairs = opened.pairs(split, "train_split")
+def _fitting(corpus: Corpus, split: str) -> str:
+    """Choose a preset by the number of pairs."""
+    if corpus.name == DEMO:
+        return DEMO
+    pairs = corpus.pairs(split, "train_split")
     some = sum(1 for _ in itertools.islice(pairs, ENOUGH_FOR_BASE))
-    return "base" if some == ENOUGH_FOR_BASE else "tiny", opened
+    return "base" if some == ENOUGH_FOR_BASE else "tiny"
 
 
 def open_text(run: RunConfig, source: Source) -> Corpus:
-    """Open the text of a run, and hold out a validation split if asked to.
-
-    Raises:
-        UserError: As in `open_corpus` and `hold_out`.
-    """
+    """Open the text of a run, and hold out a validation split if asked to."""
     languages = run.source_lang, run.target_lang
     corpus = open_corpus(source, *languages, run.train_split)
     share = run.training.validation_share
@@ -383,30 +362,21 @@ def recipe(name: str) -> dict[str, Any]:
     `train("runs/mine", corpus="my-text", recipe="small-corpus", steps=8_000)`
     takes it whole; your other arguments override it.
 
-    Args:
-        name: Name of a recipe.
-
     Returns:
         Only the arguments that the recipe gives.
-
-    Raises:
-        UserError: If there is no such recipe.
     """
     known = recipes()
     if name not in known:
-        raise SettingError(
-            "recipe", f"one of {', '.join(known)}{nearest(name, known)}", name
-        )
+        raise SettingError("recipe", f"one of {', '.join(known)}", name)
     found: dict[str, Any] = {}
     for word in shlex.split(known[name], comments=True):
         if word.startswith("--"):
             argument = word[2:].replace("-", "_")
             found[argument] = True
-            continue
-        kind: Any = str
-        if argument in SETTINGS:
-            kind, _ = kind_of(SETTINGS[argument])
-        found[argument] = kind(word)
+        elif argument in SETTINGS:
+            found[argument] = kind_of(SETTINGS[argument])[0](word)
+        else:
+            found[argument] = word
     return found
 
 

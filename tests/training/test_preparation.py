@@ -407,7 +407,7 @@ def test_the_run_begun_with_may_train_on_while_another_is_prepared(
     noted = RunConfig.load(run_dir).initial
     assert noted["run_dir"] == str(source)
     assert newest.name in noted["checkpoints"]
-    assert noted["weights"] == chosen.checksum
+    assert noted["weights"] == chosen.weights
 
 
 def test_long_work_gives_a_sign_of_life(caplog):
