@@ -5,20 +5,26 @@ replicas and micro-batches, divided by their global count. Keras takes the mean
 of each replica instead, so a replica with few tokens weighs as much as one with
 many.
 
+`fit` looks at its first batch before there is a graph, in which an id beyond
+the vocabulary is an error of an operator, and unshifted targets train as
+readily as shifted ones.
+
 A part of the model wing: TensorFlow is imported inside functions, and only
 where it is Keras's backend.
 
 Axes: B batch, S source length, T target length, M rows of a micro-batch.
 """
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_transformer import keras_internals
-from keras_transformer.config import SettingError
+from keras_transformer.config import PAD_ID, SettingError
 from keras_transformer.keras_internals import Tensor
 from keras_transformer.layers import TiedEmbedding
 from keras_transformer.losses import (
@@ -29,7 +35,6 @@ from keras_transformer.losses import (
     token_cross_entropies,
     token_weights,
 )
-from keras_transformer.model_inputs import check_first_batch
 from keras_transformer.replicas import (
     check_strategy,
     is_replicated,
@@ -134,11 +139,16 @@ class ExactModel(keras_internals.BuiltFromSpec):
             return super().compile(
                 optimizer, loss, jit_compile=jit_compile, **kwargs
             )
+        import tensorflow as tf
+
         if self.is_exact:
-            check_strategy(self, optimizer, kwargs)
+            if is_replicated(self):
+                check_strategy(self, optimizer, kwargs)
             # Keras's own switch is off under a strategy, whose collectives XLA
             # cannot compile. The gradient is nearly the whole step.
-            self.xla, jit_compile = _on_gpus(jit_compile), False
+            on_gpus = bool(tf.config.list_logical_devices("GPU"))
+            self.xla = on_gpus if jit_compile == "auto" else jit_compile
+            jit_compile = False
         # Keras must turn names into objects inside the scope.
         with self.distribute_strategy.scope():
             if self.adds_metrics:
@@ -165,7 +175,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
         Warns:
             UserWarning: If targets are not shifted.
         """
-        self._check_first_batch(x, y, kwargs.get("class_weight"))
+        check_first_batch(self, x, y, kwargs.get("class_weight"))
         return super().fit(x, y, *args, **kwargs)
 
     def train_on_batch(
@@ -182,18 +192,13 @@ class ExactModel(keras_internals.BuiltFromSpec):
         `return_dict` asks for all figures of the step.
         """
         if class_weight is not None or not self._has_seen_a_batch:
-            self._check_first_batch(x, y, class_weight)
+            check_first_batch(self, x, y, class_weight)
+        self._has_seen_a_batch = True
         only_loss = self.adds_metrics and not return_dict
         logs = super().train_on_batch(
             x, y, sample_weight, return_dict=return_dict or only_loss
         )
         return logs["loss"] if only_loss else logs
-
-    def _check_first_batch(self, x, y, class_weight):
-        loss = getattr(self, "loss", None)
-        takes_ids = isinstance(loss, SmoothedCrossEntropy)
-        check_first_batch(x, y, class_weight, self.vocab_size, takes_ids)
-        self._has_seen_a_batch = True
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
@@ -379,10 +384,116 @@ class ExactModel(keras_internals.BuiltFromSpec):
         return tf.transpose(rows, (1, 0, 2))
 
 
-def _on_gpus(jit_compile):
-    """Return whether to compile: `"auto"` means on GPUs alone."""
-    import tensorflow as tf
+def pair_of_ids(inputs: Any) -> tuple[Tensor, Tensor]:
+    """Return the inputs of a call: `(source, target_in)`.
 
-    if jit_compile == "auto":
-        return bool(tf.config.list_logical_devices("GPU"))
-    return jit_compile
+    Raises:
+        ValueError: If they are anything but two integer tensors of two axes.
+    """
+    is_pair = isinstance(inputs, list | tuple) and len(inputs) == 2
+    if is_pair and all(map(_are_ids, inputs)):
+        return tuple(inputs)
+    raise ValueError(
+        "`inputs` must be a pair `(source, target_in)` of integer tensors "
+        "`(B, S)` and `(B, T)`. Received: "
+        f"{keras.tree.map_structure(_kind_of, inputs)}"
+    )
+
+
+def _are_ids(ids: Any) -> bool:
+    return (
+        hasattr(ids, "shape")
+        and len(ids.shape) == 2
+        and "int" in keras.backend.standardize_dtype(ids.dtype)
+    )
+
+
+def _kind_of(ids: Any) -> str:
+    if not hasattr(ids, "shape"):
+        return type(ids).__name__
+    return f"{keras.backend.standardize_dtype(ids.dtype)}{tuple(ids.shape)}"
+
+
+def check_first_batch(
+    model: ExactModel, x: Any, y: Any, class_weight: Any
+) -> None:
+    """Check what `fit` gets, and the first batch of a dataset.
+
+    It raises and warns as `Transformer.fit` says. Data that a look would use
+    up, such as a generator's first batch, passes unchecked, and so does a
+    dataset of `kt.batches`.
+    """
+    if class_weight is not None:
+        raise ValueError(
+            "`class_weight` must be None: a target has a class at every place. "
+            "Pass `sample_weight` (B, T), such as "
+            "`np.vectorize(lambda id: weights.get(id, 1.0))(target_out)`. "
+            f"Received: class_weight={class_weight}"
+        )
+    vocab_size = model.vocab_size
+    y_is_ids = isinstance(getattr(model, "loss", None), SmoothedCrossEntropy)
+    if hasattr(x, "element_spec") and hasattr(x, "take"):
+        if getattr(x, "has_begin_tokens", False):
+            return
+        x, y = [*next(iter(x.take(1)), ()), None, None][:2]
+    if isinstance(x, Mapping):
+        pair_of_ids(x)  # Raises, and says what is expected.
+    if not isinstance(x, list | tuple) or len(x) != 2:
+        return
+    _seen("source", x[0], vocab_size)
+    target_in = _seen("target_in", x[1], vocab_size)
+    if y_is_ids:
+        if y is None:
+            raise ValueError(
+                "`y` must be `target_out`, the ids that the model is to "
+                "write. Received: None"
+            )
+        _seen("target_out", y, vocab_size)
+    if not _are_shifted(target_in, y):
+        warnings.warn(
+            "`target_in` must begin with the begin token, the same in every "
+            "row, and `target_out` without it, one place further left: "
+            "otherwise a model learns to copy its target, and translates "
+            "nothing. `kt.batch` makes a batch of texts.",
+            stacklevel=3,  # The caller of `fit`.
+        )
+
+
+def _seen(name: str, ids: Any, vocab_size: int) -> np.ndarray | None:
+    """Return a user's ids as an array, checked; None if they cannot be seen."""
+    if hasattr(ids, "row_lengths"):
+        raise ValueError(
+            f"`{name}` must be a dense tensor padded with {PAD_ID}. Received: "
+            f"a {type(ids).__name__}; its `to_tensor({PAD_ID})` makes one."
+        )
+    if not hasattr(ids, "shape") or 0 in ids.shape:
+        return None
+    ids = ops.convert_to_numpy(ids)
+    are_whole = ids.dtype.kind in "iu" or np.array_equal(ids, np.floor(ids))
+    if ids.ndim != 2 or not are_whole:
+        raise ValueError(
+            f"`{name}` must be ids, one for each token: integers of two axes. "
+            f"Received: {ids.dtype}{ids.shape}"
+        )
+    if ids.max() >= vocab_size:
+        raise ValueError(
+            f"`{name}` must be ids up to {vocab_size - 1}, the last of the "
+            f"vocabulary; padding is {PAD_ID}. Received: {ids.max()}"
+        )
+    return ids
+
+
+def _are_shifted(target_in: np.ndarray | None, target_out: Any) -> bool:
+    """Return whether rows begin with one token that the others lack.
+
+    Which token it is, the tokenizer decides.
+    """
+    if target_in is None:
+        return True
+    is_row = target_in[:, 0] > PAD_ID
+    begins = target_in[is_row, 0]
+    if getattr(target_out, "shape", None) == target_in.shape:
+        firsts = ops.convert_to_numpy(target_out)[is_row, 0]
+        if len(begins) and np.array_equal(begins, firsts):
+            return False
+    return len(np.unique(begins)) <= 1

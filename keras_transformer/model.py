@@ -11,7 +11,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 import keras
 from keras import ops
@@ -26,11 +26,9 @@ from keras_transformer.config import (
     PAD_ID,
     ModelConfig,
 )
-from keras_transformer.exact_step import ExactModel
+from keras_transformer.exact_step import ExactModel, pair_of_ids
 from keras_transformer.keras_internals import Tensor
-from keras_transformer.layers.feed_forward import refuse_quantization
 from keras_transformer.layers.restricted import at_most
-from keras_transformer.model_inputs import pair_of_ids
 from keras_transformer.presets import preset_of
 from keras_transformer.replicas import Dropout
 from keras_transformer.settings import with_settings
@@ -433,10 +431,6 @@ class Transformer(ExactModel):
         embedding = self.embedding if tied else self.target_embedding
         x = self.target_positions(embedding(target_in), start=start)
         return self.target_dropout(x, training=training)
-
-    def quantize(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raise a ValueError: an export is quantised instead."""
-        refuse_quantization()
 
     def compute_output_spec(
         self, inputs: tuple[Tensor, Tensor], training: bool = False

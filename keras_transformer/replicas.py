@@ -116,7 +116,7 @@ def is_replicated(model: keras.Model) -> bool:
 def check_strategy(
     model: keras.Model, optimizer: Any, options: dict[str, Any]
 ) -> None:
-    """Refuse, on compiling, what fails in a step of the model's strategy."""
+    """Refuse, on compiling, what fails in a step on several replicas."""
     strategy = model.distribute_strategy
     if isinstance(optimizer, keras.optimizers.Optimizer):
         made_in = keras_internals.strategy_of_optimizer(optimizer)
@@ -128,7 +128,7 @@ def check_strategy(
                 f"of {type(made_in).__name__}"
             )
     steps = options.get("steps_per_execution") or 1
-    if steps != 1 and is_replicated(model):
+    if steps != 1:
         raise ValueError(
             "`steps_per_execution` must be 1 on several replicas, where every "
             f"step is a call. Received: {steps}"

@@ -22,7 +22,7 @@ PACKAGE = ROOT / "keras_transformer"
 # Folders, and the few modules beside them, from the ground up.
 FLOORS = [
     {"config", "keras_internals", "presets", "replicas", "settings"},
-    {"layers", "losses", "machine", "masks", "model_inputs", "optimizers"},
+    {"layers", "losses", "machine", "masks", "optimizers"},
     {"data", "exact_step", "model"},
     {"decoding", "runs", "viewing"},
     {"importing", "translation"},
@@ -45,7 +45,7 @@ STEPS = {
 
 MODEL_WING = {
     *("exact_step", "keras_internals", "layers", "losses", "masks"),
-    *("model", "model_inputs", "optimizers", "replicas"),
+    *("model", "optimizers", "replicas"),
 }
 DATA_WING = {"data"}
 # Places that may import TensorFlow at the top of a module.

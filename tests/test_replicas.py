@@ -157,7 +157,7 @@ def test_several_steps_a_call_are_refused_on_several_replicas(fitted, strategy):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", [*SINGLE, *SEVERAL])
+@pytest.mark.parametrize("strategy", ["lone worker", *SEVERAL])
 def test_an_optimizer_made_outside_the_scope_is_refused(fitted, strategy):
     said = fitted[strategy]["refused"]["elsewhere"].item()
     assert "`optimizer` must be made in the scope of the strategy" in said

@@ -313,21 +313,8 @@ class MultiHeadAttention(keras.layers.Layer):
     ) -> Shape:
         return query_shape
 
-    def compute_output_spec(
-        self,
-        query: Tensor,
-        key: Tensor | None = None,
-        value: Tensor | None = None,
-        return_attention_scores: bool = False,
-        **masks: Any,
-    ) -> Any:
-        key, _ = _both_given(key, value)
-        output = keras.KerasTensor(query.shape, dtype=self.compute_dtype)
-        if not return_attention_scores:
-            return output
-        batch, length = query.shape[:2]
-        shape = (batch, self.num_heads, length, key.shape[1])
-        return output, keras.KerasTensor(shape, dtype=self.compute_dtype)
+    # By a trace of `call`, which alone knows the shapes of all it returns.
+    compute_output_spec = keras.Operation.compute_output_spec
 
     def get_config(self) -> dict[str, Any]:
         return {

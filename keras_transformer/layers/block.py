@@ -185,15 +185,8 @@ class Block(keras.layers.Layer):
     ) -> Shape:
         return inputs_shape
 
-    def compute_output_spec(
-        self, inputs: Tensor, *args: Any, **kwargs: Any
-    ) -> Any:
-        if not kwargs.get("return_attention_scores"):
-            return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
-        # By a trace of `call`, which alone knows the shapes of all scores.
-        return keras.Operation.compute_output_spec(
-            self, inputs, *args, **kwargs
-        )
+    # By a trace of `call`, which alone knows the shapes of all it returns.
+    compute_output_spec = keras.Operation.compute_output_spec
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self.settings}

@@ -78,7 +78,12 @@ class TiedEmbedding(keras.layers.Layer):
     def call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
         if reverse:
             return self.logits(inputs)
-        _check_ids(inputs)
+        if not _are_ids(inputs):
+            raise ValueError(
+                "Ids must be integers, such as those of "
+                '`keras.Input((None,), dtype="int32")`. Received: '
+                f"dtype={keras.backend.standardize_dtype(inputs.dtype)}"
+            )
         # An id below 0 is padding too; as an index it would count from the end.
         rows = lookup(self.table, ops.maximum(inputs, PAD_ID))
         return ops.cast(rows, self.compute_dtype) * self.d_model**0.5
@@ -163,15 +168,8 @@ class TiedEmbedding(keras.layers.Layer):
             return (*input_shape[:-1], self.vocab_size)
         return (*input_shape, self.d_model)
 
-    def compute_output_spec(
-        self, inputs: Tensor, reverse: bool = False
-    ) -> keras.KerasTensor:
-        if not reverse:
-            _check_ids(inputs)
-        return keras.KerasTensor(
-            self.compute_output_shape(inputs.shape, reverse),
-            dtype="float32" if reverse else self.compute_dtype,
-        )
+    # By a trace of `call`: logits are float32 under every policy.
+    compute_output_spec = keras.Operation.compute_output_spec
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -185,12 +183,3 @@ class TiedEmbedding(keras.layers.Layer):
 
 def _are_ids(inputs):
     return "int" in keras.backend.standardize_dtype(inputs.dtype)
-
-
-def _check_ids(inputs):
-    if not _are_ids(inputs):
-        raise ValueError(
-            "Ids must be integers, such as those of "
-            '`keras.Input((None,), dtype="int32")`. Received: '
-            f"dtype={keras.backend.standardize_dtype(inputs.dtype)}"
-        )

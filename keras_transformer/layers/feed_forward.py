@@ -4,7 +4,7 @@ Axes: B batch, T length, D model width.
 """
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import keras
 from keras import ops
@@ -14,25 +14,26 @@ from keras_transformer.keras_internals import Shape, Tensor
 from keras_transformer.layers.products import leading_axes, product
 
 
-class _Dense(keras.layers.Dense):
-    """Keras's layer, for what `product` can multiply by."""
+class _Affine(keras.layers.Layer):
+    """The weights of `rows @ kernel + bias`.
 
-    def enable_lora(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise ValueError(
-            "LoRA has no way to the projections of attention here; freeze "
-            "layers instead: `layer.trainable = False`."
+    Unlike Keras's `Dense` it knows neither LoRA nor quantisation, which would
+    miss attention; an export is quantised instead.
+    """
+
+    def __init__(self, units: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.units = units
+
+    def build(self, input_shape: Shape) -> None:
+        self.kernel = self.add_weight(
+            name="kernel",
+            shape=(input_shape[-1], self.units),
+            initializer="glorot_uniform",
         )
-
-    def quantize(self, *args: Any, **kwargs: Any) -> NoReturn:
-        refuse_quantization()
-
-
-def refuse_quantization() -> NoReturn:
-    """Say what quantises a model of these layers."""
-    raise ValueError(
-        "Layers of keras_transformer cannot be quantised in place; quantise "
-        "an export: `kt.export(translator, folder, precision='int8')`."
-    )
+        self.bias = self.add_weight(
+            name="bias", shape=(self.units,), initializer="zeros"
+        )
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -78,14 +79,12 @@ class FeedForward(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, input_shape: Shape) -> None:
-        self.widen = _Dense(
-            self.ffn_dim,
-            activation=self.activation,
-            dtype=self.dtype_policy,
-            name="widen",
-        )
-        self.narrow = _Dense(
-            input_shape[-1], dtype=self.dtype_policy, name="narrow"
+        self.widen, self.narrow = (
+            _Affine(units, dtype=self.dtype_policy, name=name)
+            for units, name in (
+                (self.ffn_dim, "widen"),
+                (input_shape[-1], "narrow"),
+            )
         )
         self.widen.build(input_shape)
         self.narrow.build((*input_shape[:-1], self.ffn_dim))

@@ -94,15 +94,11 @@ class EncoderLayer(Block):
         mask = implicit_mask(inputs) if mask is None else mask
         seen = all_of(mask_of_heads(attention_mask), mask_of_keys(mask))
 
-        def attend(x):
-            return self.attention.attend_sequence(
-                *(x, x, x, (seen,), use_causal_mask, training),
-                return_attention_scores,
-            )
-
+        how = (seen,), use_causal_mask, training, return_attention_scores
         x, scores = self.residual(
-            *(inputs, attend, self.attention_dropout, self.attention_norm),
-            training,
+            inputs,
+            lambda x: self.attention.attend_sequence(x, x, x, *how),
+            *(self.attention_dropout, self.attention_norm, training),
         )
         x, _ = self.residual(
             *(x, self.feed, self.feed_forward_dropout, self.feed_forward_norm),
@@ -206,19 +202,16 @@ class DecoderLayer(Block):
             of_memory = None
         seen = all_of(mask_of_keys(memory_mask), mask_of_keys(of_memory))
 
-        def attend_self(x):
-            return self.self_attention.attend_sequence(
-                *(x, x, x, self_masks, use_causal_mask, training),
-                return_attention_scores,
-            )
-
-        def attend_memory(x):
-            return self.cross_attention.attend(
-                *(x, *self.cross_attention.keys_values(memory), seen),
-                training=training,
-            )
-
-        found = self._run(inputs, attend_self, attend_memory, training)
+        how = self_masks, use_causal_mask, training, return_attention_scores
+        cross = self.cross_attention
+        found = self._run(
+            inputs,
+            lambda x: self.self_attention.attend_sequence(x, x, x, *how),
+            lambda x: cross.attend(
+                x, *cross.keys_values(memory), seen, training=training
+            ),
+            training,
+        )
         return found if return_attention_scores else found[0]
 
     def _run(self, x, attend_self, attend_memory, training=False):
@@ -267,11 +260,12 @@ class DecoderLayer(Block):
             update, _ = self.self_attention.attend(x, *slots, self_mask, swap)
             return update, slots
 
-        def attend_memory(x):
+        x, slots, _ = self._run(
+            inputs,
+            attend_self,
             # The beams of a sentence are queries to the same memory.
-            return self.cross_attention.attend(x, *cross, memory_mask, swap)
-
-        x, slots, _ = self._run(inputs, attend_self, attend_memory)
+            lambda x: self.cross_attention.attend(x, *cross, memory_mask, swap),
+        )
         return x, slots
 
 

@@ -125,6 +125,14 @@ class RunConfig:
         search = _pop_into(settings, (source or row).search)
         for name in settings:
             raise _unknown(name)
+        rows = model.max_positions - model.first_position
+        if model.positions == "learned" and training.max_length > rows:
+            # Later positions would share the last row.
+            raise SettingError(
+                "max_length",
+                f"at most {rows}, the model's learned positions",
+                training.max_length,
+            )
         return cls(
             preset=preset,
             corpus=corpus,
