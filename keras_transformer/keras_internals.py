@@ -26,17 +26,21 @@ class BuiltFromSpec(keras.Model):
     """
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        import tensorflow as tf
-
-        if iterator is not None:
-            data_batch = tf.nest.map_structure(
-                # A part that is None has no tensor.
-                lambda part: next(
-                    iter(tf.nest.flatten(part, expand_composites=True)), None
-                ),
-                iterator._distributed_dataset.element_spec,
-            )
+        if iterator is not None and self._distribute_strategy is not None:
+            data_batch = _declared_batch(iterator)
         super()._maybe_symbolic_build(data_batch=data_batch)
+
+
+def _declared_batch(iterator):
+    """Return the specs of a replica's batch; None for a part that is None."""
+    import tensorflow as tf
+
+    return tf.nest.map_structure(
+        lambda part: next(
+            iter(tf.nest.flatten(part, expand_composites=True)), None
+        ),
+        iterator._distributed_dataset.element_spec,
+    )
 
 
 def has_kernel(operator: str, device: str) -> bool:

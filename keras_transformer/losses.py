@@ -187,9 +187,6 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         replicas returns its share, as Keras expects: the shares add up to the
         loss of the global batch, and so do their gradients.
 
-    Raises:
-        ValueError: If `label_smoothing` is outside [0, 1).
-
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 5.4.
     """

@@ -40,9 +40,6 @@ def causal_mask(
 
     Returns:
         Boolean tensor `(1, 1, T, S)`.
-
-    Raises:
-        ValueError: If the length is symbolic.
     """
     if length is None or isinstance(length, keras.KerasTensor):
         raise ValueError(

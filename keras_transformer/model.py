@@ -62,9 +62,6 @@ class Transformer(ExactModel):
 
     Returns:
         Logits, a float32 tensor `(B, T, V)`.
-
-    Raises:
-        SettingError: If a setting makes no sense; it is a `ValueError`.
         ValueError: In a call, if the inputs are not a pair of ids.
 
     Reference:
@@ -157,9 +154,6 @@ class Transformer(ExactModel):
 
         Returns:
             A built model with fresh weights.
-
-        Raises:
-            SettingError: If there is no such preset.
         """
         return cls(**{**preset_of(preset).model.as_given(), **overrides})
 

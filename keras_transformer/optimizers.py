@@ -28,9 +28,6 @@ class TransformerSchedule(keras.optimizers.schedules.LearningRateSchedule):
     Returns:
         The learning rate, a float32 scalar.
 
-    Raises:
-        SettingError: If an argument makes no sense; it is a `ValueError`.
-
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 5.3.
     """

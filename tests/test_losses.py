@@ -118,13 +118,6 @@ def test_half_precision_logits_are_used_in_float32(dtype):
     np.testing.assert_allclose(loss, np.log(4_099), rtol=1e-6)
 
 
-def test_loss_comes_back_from_its_config():
-    loss = SmoothedCrossEntropy(0.3, name="nats")
-    again = keras.losses.deserialize(keras.losses.serialize(loss))
-    assert isinstance(again, SmoothedCrossEntropy)
-    assert (again.name, again.label_smoothing) == ("nats", 0.3)
-
-
 @pytest.mark.parametrize("value", [-0.1, 1.0, 1.5, float("nan")])
 def test_loss_refuses_a_smoothing_outside_its_range(value):
     message = rf"`label_smoothing` to be in \[0, 1\), received {value}"

@@ -87,11 +87,3 @@ def test_half_precision_logits_are_used_in_float32():
         np.array([[5]]), keras.ops.zeros((1, 1, 4_099), dtype="float16")
     )
     np.testing.assert_allclose(metric.result(), 4_099, rtol=1e-5)
-
-
-@pytest.mark.parametrize("metric_class", [TokenAccuracy, Perplexity])
-def test_metric_comes_back_from_its_config(metric_class):
-    metric = metric_class(name="of_words")
-    again = keras.metrics.deserialize(keras.metrics.serialize(metric))
-    assert isinstance(again, metric_class)
-    assert again.name == "of_words"

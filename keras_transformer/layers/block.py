@@ -41,9 +41,6 @@ class LayerNormalization(keras.layers.LayerNormalization):
 
     Returns:
         Float tensor `(..., D)` in the layer's compute dtype.
-
-    Raises:
-        SettingError: If `epsilon` is not above 0; it is a `ValueError`.
     """
 
     def __init__(self, epsilon: float = 1e-6, **kwargs: Any) -> None:

@@ -39,9 +39,6 @@ class TiedEmbedding(keras.layers.Layer):
         Float tensor `(B, T, D)` in the layer's compute dtype; with `reverse`,
         logits, float32 `(B, T, V)`.
 
-    Raises:
-        ValueError: If a size is below 1, or ids are not integers.
-
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.4.
     """

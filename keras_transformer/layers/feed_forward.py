@@ -58,9 +58,6 @@ class FeedForward(keras.layers.Layer):
     Returns:
         Float tensor `(B, T, D)` in the layer's compute dtype.
 
-    Raises:
-        SettingError: If a setting makes no sense; it is a `ValueError`.
-
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.3.
     """

@@ -30,9 +30,6 @@ def positional_encoding(
 
     Returns:
         Float32 tensor `(length, d_model)`.
-
-    Raises:
-        ValueError: If `d_model` is odd or below 2.
     """
     _check_pairs(d_model)
     rates = 10_000.0 ** (-np.arange(0, d_model, 2) / d_model)
@@ -93,9 +90,6 @@ class PositionalEncoding(keras.layers.Layer):
 
     Returns:
         Float tensor `(B, T, D)` in the layer's compute dtype.
-
-    Raises:
-        SettingError: If a setting makes no sense; it is a `ValueError`.
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.5.

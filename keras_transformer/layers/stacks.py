@@ -57,9 +57,6 @@ class EncoderLayer(Block):
         `return_attention_scores`, as in Keras, a pair of that tensor and the
         attention weights `(B, H, S, S)`.
 
-    Raises:
-        SettingError: If a setting makes no sense; it is a `ValueError`.
-
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1.
     """
@@ -145,9 +142,6 @@ class DecoderLayer(Block):
         Float tensor `(B, T, D)` in the layer's compute dtype. With
         `return_attention_scores` that tensor, the weights of self-attention
         `(B, H, T, T)` and those of cross-attention `(B, H, T, S)`.
-
-    Raises:
-        SettingError: If a setting makes no sense; it is a `ValueError`.
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1.
@@ -292,9 +286,6 @@ class Encoder(Block):
         The memory z, a float tensor `(B, S, D)`. With
         `return_attention_scores` a pair of it and the list of each layer's
         weights `(B, H, S, S)`.
-
-    Raises:
-        SettingError: If a setting makes no sense; it is a `ValueError`.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -348,9 +339,6 @@ class Decoder(Block):
         Float tensor `(B, T, D)`. With `return_attention_scores` that tensor,
         and two lists of each layer's weights: of self-attention
         `(B, H, T, T)` and of cross-attention `(B, H, T, S)`.
-
-    Raises:
-        SettingError: If a setting makes no sense; it is a `ValueError`.
     """
 
     def __init__(self, **settings: Any) -> None:
