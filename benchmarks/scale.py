@@ -88,11 +88,11 @@ def vocabulary(args):
 
 
 def tokenising(args):
-    from keras_transformer.training.preparation import prepare_records
+    from keras_transformer.training.preparation import records_of
 
     asked, run, tokenizer = prepared(args)
     start = time.perf_counter()
-    train, _ = prepare_records(run, asked, tokenizer)
+    train = records_of(asked, run, tokenizer, run.train_split)
     read = len(train) + train.dropped + train.empty
     return {"pairs_per_second": read / (time.perf_counter() - start)}
 

@@ -59,20 +59,16 @@ def prepare(session: Session) -> Prepared:
 
     A process that was killed, or a refusal, leaves what it has finished; the
     next request takes it if it asks for the same.
-
-    Raises:
-        UserError: If the request does not fit the run directory.
     """
     run_dir = session.run_dir
-    files.remove_leftovers(
-        run_dir,
-        run_dir / layout.CHECKPOINTS,
-        run_dir / layout.LOGS,
-        run_dir / layout.RECORDS,
-    )
+    folders = layout.CHECKPOINTS, layout.LOGS, layout.RECORDS
+    files.remove_leftovers(run_dir, *(run_dir / name for name in folders))
     run, tokenizer = prepare_vocabulary(session, run_dir)
-    train, validation = prepare_records(run, session, tokenizer)
     recipe = run.training
+    with heartbeat("Preparing the token records"):
+        train, validation = (
+            records_of(session, run, tokenizer, split) for split in run.splits
+        )
     with heartbeat("Planning the batches"):
         plan = plan_batches(train, recipe)
     run = _with_plan(run, plan, run_dir)
@@ -90,11 +86,7 @@ def prepare(session: Session) -> Prepared:
 
 
 def check_beginning(session: Session) -> None:
-    """Refuse at once a training that would fail after an hour.
-
-    Raises:
-        UserError: If the corpus lacks a split, or `run_dir` cannot be a run.
-    """
+    """Refuse at once a training that would fail after an hour."""
     run, run_dir = session.run, session.run_dir
     if layout.has_begun(run_dir):
         return
@@ -125,16 +117,11 @@ def prepare_vocabulary(
 ) -> tuple[RunConfig, Tokenizer]:
     """Learn the vocabulary, take over the one given, or load the run's own.
 
-    Args:
-        session: The training.
-        run_dir: Where to write it.
-        corpus: What to learn it from; the text of the training if not given.
+    It is written to `run_dir`, and learnt from `corpus` instead of the text of
+    the training if that is given.
 
     Returns:
         The run, with the vocabulary's real size, and the tokenizer.
-
-    Raises:
-        UserError: If the run was trained with another vocabulary.
     """
     given = session.tokenizer
     if given is not None and not isinstance(given, Tokenizer):
@@ -229,11 +216,7 @@ def _with_vocabulary(run: RunConfig, tokenizer: Tokenizer) -> RunConfig:
 
 
 def check_tags(corpus: str, tokenizer: Tokenizer) -> None:
-    """Refuse a vocabulary that would spell the tags of a mixture.
-
-    Raises:
-        UserError: If it lacks one of them.
-    """
+    """Refuse a vocabulary that would spell the tags of a mixture."""
     for tag in _lacking_tags(corpus, tokenizer):
         raise UserError(
             f"Expected a vocabulary with the piece {tag}, a tag in `corpus`, "
@@ -248,39 +231,30 @@ def _lacking_tags(corpus: str, tokenizer: Tokenizer) -> list[str]:
     return [tag for tag in tags if tag not in pieces]
 
 
-def prepare_records(
-    run: RunConfig, session: Session, tokenizer: Tokenizer
-) -> tuple[TokenisedCorpus, TokenisedCorpus]:
-    """Open the records to train on and to validate on, or make them.
-
-    Raises:
-        UserError: If there is no text to make them of.
-    """
-
-    def records(split: str) -> TokenisedCorpus:
-        path = session.run_dir / layout.RECORDS / split
-        if path.exists():
-            try:
-                return TokenisedCorpus.load(path)
-            except UserError as error:
-                logger.warning("Making token records again: %s", error)
-        is_train = split == run.train_split
-        corpus = session.open_text()
-        looking, pairs = inspection.Inspection(corpus), corpus.pairs(split)
-        made = TokenisedCorpus.build(
-            looking.watch(pairs) if is_train else pairs,
-            tokenizer,
-            path,
-            # Never drop a validation sentence; a long one is cut later.
-            max_length=run.training.max_length if is_train else None,
-            progress=log_count(f"pairs of {split} tokenised"),
-        )
-        if is_train and (advice := looking.findings().advice(made.dropped)):
-            logger.warning(advice)
-        return made
-
-    with heartbeat("Preparing the token records"):
-        return records(run.train_split), records(run.validation_split)
+def records_of(
+    session: Session, run: RunConfig, tokenizer: Tokenizer, split: str
+) -> TokenisedCorpus:
+    """Open the records of a split to train or to validate on, or make them."""
+    path = session.run_dir / layout.RECORDS / split
+    if path.exists():
+        try:
+            return TokenisedCorpus.load(path)
+        except UserError as error:
+            logger.warning("Making token records again: %s", error)
+    is_train = split == run.train_split
+    corpus = session.open_text()
+    looking, pairs = inspection.Inspection(corpus), corpus.pairs(split)
+    made = TokenisedCorpus.build(
+        looking.watch(pairs) if is_train else pairs,
+        tokenizer,
+        path,
+        # Never drop a validation sentence; a long one is cut later.
+        max_length=run.training.max_length if is_train else None,
+        progress=log_count(f"pairs of {split} tokenised"),
+    )
+    if is_train and (advice := looking.findings().advice(made.dropped)):
+        logger.warning(advice)
+    return made
 
 
 def _with_plan(
@@ -321,32 +295,24 @@ def _watched(run: RunConfig, session: Session) -> list[Pair]:
 
 
 def _describe(run: RunConfig, plan: BatchPlan, validated: int) -> None:
-    train = plan.corpus
+    train, recipe = plan.corpus, run.training
     largest = max(b * max(s, t) for b, s, t in plan.shapes())
     logger.info(
-        "%s: %d training pairs in %d batch%s of up to %d tokens a side, "
-        "padding %.1f %%; %d pairs dropped as longer than %d tokens, %d as "
-        "empty.",
-        run.corpus,
-        len(train),
-        len(plan),
-        "es" if len(plan) > 1 else "",
-        largest,
-        100 * plan.padding_waste(),
-        train.dropped,
-        run.training.max_length,
-        train.empty,
+        "%s: %d training pairs, batches: %d of up to %d tokens a side, padding "
+        "%.1f %%; %d pairs dropped as longer than %d tokens, %d as empty.",
+        *(run.corpus, len(train), len(plan), largest),
+        *(100 * plan.padding_waste(), train.dropped),
+        *(recipe.max_length, train.empty),
     )
-    held_out = run.training.validation_share is not None
+    held_out = f", held out of {run.train_split}"
     logger.info(
         "%s: %d pairs to validate on%s.",
-        run.validation_split,
-        validated,
-        f", held out of {run.train_split}" if held_out else "",
+        *(run.validation_split, validated),
+        held_out if recipe.validation_share else "",
     )
-    if largest > run.training.batch_tokens:
+    if largest > recipe.batch_tokens:
         logger.warning(
             "Some pairs are longer than `batch_tokens` %d: each is a batch of "
             "its own.",
-            run.training.batch_tokens,
+            recipe.batch_tokens,
         )

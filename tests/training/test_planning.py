@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import logging
 
 import pytest
 from natural_corpus import natural_corpus
@@ -35,15 +34,6 @@ def test_the_plan_is_that_of_the_recipe(given, ladder):
         assert one.rows.tolist() == other.rows.tolist()
     other = BatchPlan(corpus, 509, recipe.seed, length_growth=1.11)
     assert plan.shapes() != other.shapes()
-
-
-@pytest.mark.parametrize("pairs, said", [(1, "1 batch of"), (503, " batches")])
-def test_the_log_counts_the_batches(caplog, pairs, said):
-    caplog.set_level(logging.INFO)
-    plan = BatchPlan(natural_corpus(pairs), 509, 1)
-    preparation._describe(asked_for(), plan, 11)
-    assert f"{pairs} training pairs in {len(plan)} batch" in caplog.text
-    assert said in caplog.text
 
 
 def test_a_resumed_run_has_the_batches_it_began_with(
