@@ -30,10 +30,15 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = _HOMES[name]
-    if home == __name__:  # A module of the package.
-        value = importlib.import_module(f"{home}.{name}")
-    else:
-        value = getattr(importlib.import_module(home), name)
+    try:
+        if home == __name__:  # A module of the package.
+            value = importlib.import_module(f"{home}.{name}")
+        else:
+            value = getattr(importlib.import_module(home), name)
+    except ImportError as error:
+        from keras_transformer.machine import extras
+
+        raise extras.missing_keras(error) or error from None
     globals()[name] = value
     return value
 

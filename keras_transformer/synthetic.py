@@ -24,7 +24,7 @@ import numpy as np
 import sacrebleu
 
 from keras_transformer.config import Search, SettingError, UserError
-from keras_transformer.data import folders, lines
+from keras_transformer.data import lines
 from keras_transformer.data.languages import language_of, words_of
 from keras_transformer.data.texts import Pair, checked_texts
 from keras_transformer.machine import exhaustion, files
@@ -245,7 +245,7 @@ def backtranslate(
     search = search_with(run.search, **{**limit, **options})
     if isinstance(text, str | os.PathLike):
         lines.open_file(pathlib.Path(text), "`text`").close()
-        texts = list(folders.read_texts(pathlib.Path(text)))
+        texts = list(lines.read_texts(pathlib.Path(text)))
     else:
         texts = list(checked_texts("text", text))
     if not texts:

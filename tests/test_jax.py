@@ -54,8 +54,8 @@ def test_a_training_on_jax_is_refused_before_it_writes(corpus, tmp_path):
     )
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
-        "error: Expected Keras to have the backend tensorflow for a training, "
-        "found jax; start Python with KERAS_BACKEND=tensorflow."
+        "error: Expected Keras to have the backend tensorflow for a run, found "
+        "jax; start Python with KERAS_BACKEND=tensorflow."
     )
     assert not run_dir.exists()
 

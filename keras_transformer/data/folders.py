@@ -1,25 +1,17 @@
 """Opens a folder of `SPLIT.LANG` files, plain or gzipped."""
 
-import codecs
-import gzip
 import itertools
 import logging
 import pathlib
 import re
-import zlib
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO, cast
 
 from keras_transformer.config import UserError
-from keras_transformer.data import lines
 from keras_transformer.data.corpus import Corpus, State
 from keras_transformer.data.languages import is_code, read_code
+from keras_transformer.data.lines import read_texts
 from keras_transformer.data.texts import Pair, some
 from keras_transformer.machine import files
-
-# Bytes read at a time.
-BLOCK_BYTES = 1 << 20
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 logger = logging.getLogger("keras_transformer")
 
@@ -74,7 +66,7 @@ class Folder(Corpus):
         """Check both files of a split first, then stream their lines."""
         source, target = paths = self._paths(split)
         if split not in self._checked:
-            counts = [count_lines(path) for path in paths]
+            counts = [sum(1 for _ in read_texts(path)) for path in paths]
             if counts[0] != counts[1]:
                 raise UserError(
                     "Expected a line in one language for every line in the "
@@ -159,78 +151,3 @@ def _sides(files: Sequence[str], endings: tuple[str, str]) -> list[set[str]]:
         {split for split, _, ending in named if split and ending == own}
         for own in endings
     ]
-
-
-def _open(path: pathlib.Path) -> BinaryIO:
-    if path.suffix == ".gz":
-        return cast(BinaryIO, gzip.open(path, "rb"))
-    return path.open("rb")
-
-
-def _blocks(path: pathlib.Path) -> Iterator[bytes]:
-    try:
-        with _open(path) as file:
-            while block := file.read(BLOCK_BYTES):
-                yield block
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise UserError(
-            f"Expected gzipped text in {path}, found something else or half "
-            f"of it ({error}); fetch the file again."
-        ) from None
-
-
-def _other_form(path: pathlib.Path, block: bytes, is_first: bool) -> str | None:
-    """Say what a block is instead of UTF-8, and how to mend it."""
-    if is_first and block.startswith(lines.GZIP):
-        return f"it packed by gzip; name it {path.name}.gz"
-    if is_first and block[:2] in _UTF_16:
-        return "UTF-16; convert it with iconv -f UTF-16 -t UTF-8"
-    # Each Latin letter of UTF-16 has a NUL, always on the same side.
-    even, odd = block[::2].count(0), block[1::2].count(0)
-    if abs(even - odd) <= len(block) // 4:
-        return None
-    order = "LE" if odd > even else "BE"
-    return f"UTF-16; convert it with iconv -f UTF-16{order} -t UTF-8"
-
-
-def count_lines(path: pathlib.Path) -> int:
-    """Count lines of UTF-8; the last one needs no line end.
-
-    Raises:
-        UserError: If it is not UTF-8; it names the line.
-    """
-    count, size, returns, last = 0, 0, 0, b"\n"
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    for block in _blocks(path):
-        if found := _other_form(path, block, is_first=not size):
-            raise UserError(f"Expected UTF-8 text in {path}, found {found}.")
-        try:
-            decoder.decode(block)
-        except UnicodeDecodeError as error:
-            # It also holds the end of the block before, without a line end.
-            count += error.object.count(b"\n", 0, error.start)
-            raise lines.not_utf_8(path, count + 1, error.reason) from None
-        if b"\0" in block:
-            line = count + block.count(b"\n", 0, block.index(0)) + 1
-            raise UserError(
-                f"Expected text in {path}, found a zero byte in line {line}; "
-                "remove it with tr -d '\\000'."
-            )
-        count += block.count(b"\n")
-        returns += block.count(b"\r")
-        size += len(block)
-        last = block[-1:]
-    if decoder.getstate()[0]:
-        raise lines.not_utf_8(path, count + 1, "unexpected end of data")
-    if returns > 1 and count <= 1:
-        raise UserError(
-            f"Expected line feeds at the ends of lines in {path}, found "
-            "carriage returns alone; convert it with tr '\\r' '\\n'."
-        )
-    return count + (last != b"\n")
-
-
-def read_texts(path: pathlib.Path) -> Iterator[str]:
-    """Read the lines of a file, plain or gzipped."""
-    with _open(path) as file:
-        yield from lines.read_lines(file, str(path))

@@ -1,18 +1,26 @@
-r"""Reads lines of text in UTF-8.
+r"""Reads lines of text in UTF-8: one reader, with one set of checks.
 
 A line ends only at "\n", as `wc -l` counts: `str.splitlines` would also end
 it at U+0085 and U+2028.
 """
 
 import codecs
+import contextlib
+import gzip
+import io
 import os
+import pathlib
+import zlib
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from keras_transformer.config import UserError
 
-GZIP = b"\x1f\x8b"
+_GZIP = b"\x1f\x8b"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _BREAKS = str.maketrans("\n\r\t", "   ")
+# The most bytes read at a time.
+BLOCK_BYTES = 1 << 20
 
 
 def open_file(path: str | os.PathLike, flag: str) -> BinaryIO:
@@ -31,6 +39,22 @@ def on_one_line(text: str) -> str:
     return text.translate(_BREAKS)
 
 
+def read_texts(path: pathlib.Path) -> Iterator[str]:
+    """Read the lines of a file, plain or gzipped, as `read_lines` does."""
+    with contextlib.ExitStack() as stack:
+        if path.suffix == ".gz":
+            file = cast(BinaryIO, stack.enter_context(gzip.open(path, "rb")))
+        else:
+            file = stack.enter_context(path.open("rb"))
+        try:
+            yield from read_lines(file, str(path))
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise UserError(
+                f"Expected gzipped text in {path}, found something else or "
+                f"half of it ({error}); fetch the file again."
+            ) from None
+
+
 def read_lines(file: BinaryIO, name: str) -> Iterator[str]:
     r"""Decode lines, without their "\n" and a "\r" before it.
 
@@ -41,25 +65,66 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[str]:
         name: Its name in errors.
 
     Raises:
-        UserError: If a line is not UTF-8.
+        UserError: If a line is not UTF-8 or holds a zero byte, or all lines
+            end with "\r" alone.
     """
-    for number, line in enumerate(file, start=1):
-        if number == 1:
-            line = line.removeprefix(codecs.BOM_UTF8)
+    rest = ""
+    for text in _decoded(file, name):
+        *whole, rest = (rest + text).split("\n")
+        for line in whole:
+            yield line.removesuffix("\r")
+    if rest:
+        yield rest.removesuffix("\r")
+
+
+def _decoded(file: BinaryIO, name: str) -> Iterator[str]:
+    """Decode a file piece by piece, and refuse what is no text in UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    lines, returns, is_first = 0, 0, True
+    # As much as there is: a pipe may wait.
+    while block := cast(io.BufferedReader, file).read1(BLOCK_BYTES):
+        if found := _other_form(block, is_first):
+            raise UserError(f"Expected UTF-8 text in {name}, found {found}.")
         try:
-            yield line.removesuffix(b"\n").removesuffix(b"\r").decode()
+            text = decoder.decode(block)
         except UnicodeDecodeError as error:
-            if number == 1 and line.startswith(GZIP):
-                raise UserError(
-                    f"Expected UTF-8 text in {name}, found it packed by gzip; "
-                    "unpack it, as in zcat FILE | keras-transformer translate "
-                    "--run-dir RUN."
-                ) from None
-            raise not_utf_8(name, number, error.reason) from None
+            # It also holds the end of the block before, without a line end.
+            lines += error.object.count(b"\n", 0, error.start)
+            raise _not_utf_8(name, lines + 1, error.reason) from None
+        if "\0" in text:
+            lines += text.count("\n", 0, text.index("\0"))
+            raise UserError(
+                f"Expected text in {name}, found a zero byte in line "
+                f"{lines + 1}; remove it with tr -d '\\000'."
+            )
+        lines += text.count("\n")
+        returns += text.count("\r")
+        yield text.removeprefix("\ufeff") if is_first else text
+        is_first = is_first and not text
+    if decoder.getstate()[0]:
+        raise _not_utf_8(name, lines + 1, "unexpected end of data")
+    if returns > 1 and lines <= 1:
+        raise UserError(
+            f"Expected line feeds at the ends of lines in {name}, found "
+            "carriage returns alone; convert it with tr '\\r' '\\n'."
+        )
 
 
-def not_utf_8(name: str | os.PathLike, line: int, reason: str) -> UserError:
-    """Make the error about a line that is not UTF-8."""
+def _other_form(block: bytes, is_first: bool) -> str | None:
+    """Say what a block is instead of UTF-8, and how to mend it."""
+    if is_first and block.startswith(_GZIP):
+        return "it packed by gzip; unpack it with gunzip"
+    if is_first and block.startswith(_UTF_16):
+        return "UTF-16; convert it with iconv -f UTF-16 -t UTF-8"
+    # Each Latin letter of UTF-16 has a NUL, always on the same side.
+    even, odd = block[::2].count(0), block[1::2].count(0)
+    if abs(even - odd) <= len(block) // 4:
+        return None
+    order = "LE" if odd > even else "BE"
+    return f"UTF-16; convert it with iconv -f UTF-16{order} -t UTF-8"
+
+
+def _not_utf_8(name: str, line: int, reason: str) -> UserError:
     return UserError(
         f"Expected UTF-8 text in {name}, found other bytes in line {line} "
         f"({reason}); convert the text."

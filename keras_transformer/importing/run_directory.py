@@ -19,7 +19,7 @@ from keras_transformer.importing.source_files import (
     check_folder,
     refusing,
 )
-from keras_transformer.machine import files
+from keras_transformer.machine import extras, files
 from keras_transformer.model import Transformer
 from keras_transformer.runs import layout
 from keras_transformer.runs.run_config import RunConfig, checksum_of
@@ -111,7 +111,8 @@ def _build(imported: Imported) -> Transformer:
         ),
     ):
         _check_shape(name, weights[name], shape)
-    model = Transformer(**dataclasses.asdict(settings))
+    extras.check_keras()
+    model = Transformer(**dataclasses.asdict(settings), dtype="float32")
     for variable in model.weights:
         # Without the name of the model, which Keras numbers.
         name = variable.path.partition("/")[2]

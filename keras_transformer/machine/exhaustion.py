@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 
 from keras_transformer.config import JobError, UserError
-from keras_transformer.machine import files
+from keras_transformer.machine import extras, files
 
 _RESOURCE_EXHAUSTED = 8  # TensorFlow's code.
 _CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
@@ -45,6 +45,8 @@ def explained(
     try:
         yield
     except Exception as error:
+        if isinstance(error, ImportError):
+            raise extras.missing_keras(error) or error from None
         if reason := full_disk(error):
             name = getattr(error, "filename", None) or place
             raise JobError(

@@ -4,6 +4,7 @@ Training, translating, evaluating and exporting need no extra.
 """
 
 import importlib
+import os
 import pathlib
 from importlib import metadata
 from typing import Any
@@ -41,6 +42,47 @@ def needs(module: str, extra: str) -> Any:
             f"Expected the package {module.partition('.')[0]}, cannot import "
             f"it ({error}); install it with {install_command(extra)}."
         ) from None
+
+
+def check_keras() -> None:
+    """Refuse global settings of Keras that a run cannot have.
+
+    A run names its precision itself, so the global policy has no effect.
+
+    Raises:
+        UserError: If Keras has another backend or type of numbers.
+    """
+    import keras
+
+    if keras.backend.backend() != "tensorflow":
+        raise UserError(
+            "Expected Keras to have the backend tensorflow for a run, found "
+            f"{keras.backend.backend()}; start Python with "
+            "KERAS_BACKEND=tensorflow."
+        )
+    if keras.config.floatx() != "float32":
+        raise UserError(
+            "Expected Keras's floatx to be float32 for a run, found "
+            f"{keras.config.floatx()}; call keras.config.set_floatx("
+            "'float32'), or mend keras.json."
+        )
+
+
+def missing_keras(error: ImportError) -> UserError | None:
+    """Explain an import that fails for how Keras was set up, or return None."""
+    is_keras = "Keras cannot be imported" in str(error)  # TensorFlow's words.
+    legacy = os.environ.get("TF_USE_LEGACY_KERAS")
+    if is_keras and legacy:
+        return UserError(
+            f"TF_USE_LEGACY_KERAS={legacy} asks TensorFlow for Keras 2, which "
+            "is not installed; unset it."
+        )
+    if is_keras or error.name in ("jax", "torch", "openvino"):
+        return UserError(
+            "Keras was told, by KERAS_BACKEND or keras.json, to compute with a "
+            "package that is not installed; set KERAS_BACKEND=tensorflow."
+        )
+    return None
 
 
 def install_command(extra: str) -> str:

@@ -16,7 +16,7 @@ import keras
 import numpy as np
 
 from keras_transformer.config import UserError
-from keras_transformer.machine import files
+from keras_transformer.machine import extras, files
 from keras_transformer.model import Transformer
 from keras_transformer.runs.checkpoints import (
     WEIGHTS_FILE,
@@ -124,7 +124,8 @@ class Chosen:
             )
         else:
             logger.info("%s the %s.", purpose, self.sentence())
-        model = Transformer(**dataclasses.asdict(run.model))
+        extras.check_keras()
+        model = Transformer(**dataclasses.asdict(run.model), dtype="float32")
         if not self.is_final:
             folder = self.run_dir / CHECKPOINTS
             average_weights(model, [folder / name for name in self.checkpoints])

@@ -20,10 +20,10 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from keras_transformer.config import JobError, UserError
+from keras_transformer.machine import extras
 from keras_transformer.replicas import local_values, sum_over_replicas
 
 # Job names, in the order of the workers.
@@ -191,16 +191,10 @@ def make_strategy(name: str) -> tf.distribute.Strategy:
             set, is this machine.
 
     Raises:
-        UserError: If Keras has another backend than TensorFlow, or
-            `TF_CONFIG` does not fit.
+        UserError: As from `check_keras`, or if `TF_CONFIG` does not fit.
         JobError: If the other workers cannot be joined.
     """
-    if keras.backend.backend() != "tensorflow":
-        raise UserError(
-            "Expected Keras to have the backend tensorflow for a training, "
-            f"found {keras.backend.backend()}; start Python with "
-            "KERAS_BACKEND=tensorflow."
-        )
+    extras.check_keras()
     text = os.environ.get("TF_CONFIG", "")
     if name == "multiworker" and not text:
         raise UserError(

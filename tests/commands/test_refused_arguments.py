@@ -42,8 +42,7 @@ def test_an_output_that_cannot_be_written_is_an_error(
         ),
         (
             gzip.compress(b"a dog\n", mtime=0),
-            "found it packed by gzip; unpack it, as in zcat FILE | "
-            "keras-transformer translate --run-dir RUN",
+            "found it packed by gzip; unpack it with gunzip",
         ),
     ],
 )

@@ -1,5 +1,6 @@
 """Corpora: what is read, in which direction, and what bad input says."""
 
+import contextlib
 import gzip
 import logging
 
@@ -10,10 +11,12 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from keras_transformer import config
-from keras_transformer.data import folders
+from keras_transformer.commands import text_streams
+from keras_transformer.data import lines
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.corpus import absolute_name
 from keras_transformer.data.demo import demo_pairs
+from keras_transformer.data.symbols import read_symbols
 from keras_transformer.runs.run_config import RunConfig
 
 GERMAN = [f"Satz {number} für dich" for number in range(7)]
@@ -147,7 +150,7 @@ def test_a_folder_without_a_pair_of_files_is_refused(
         ("utf16le", r"utf16le\.en, found UTF-16; .* iconv -f UTF-16LE -t"),
         ("utf16be", r"utf16be\.en, found UTF-16; .* iconv -f UTF-16BE -t"),
         ("nul", r"nul\.en, found a zero byte in line 2; remove it with tr -d"),
-        ("gzip", r"gzip\.en, found it packed by gzip; name it gzip\.en\.gz"),
+        ("gzip", r"gzip\.en, found it packed by gzip; unpack it with gunzip"),
         ("returns", r"returns\.en, found carriage returns alone"),
         ("mixed", r"mixed\.en, found carriage returns alone"),
         ("packed", r"gzipped text in .*packed\.de\.gz"),
@@ -194,16 +197,49 @@ def test_text_that_is_not_utf_8_is_refused_with_file_and_line(tmp_path):
 def test_a_block_may_end_within_a_line_or_a_character(
     tmp_path, monkeypatch, size
 ):
-    monkeypatch.setattr(folders, "BLOCK_BYTES", size)
+    monkeypatch.setattr(lines, "BLOCK_BYTES", size)
     path = tmp_path / "text"
     text = "zwölf\n\n“…” 🙂\nfünf"
     path.write_text(text, encoding="utf-8")
-    assert folders.count_lines(path) == 4
+    assert list(lines.read_texts(path)) == text.split("\n")
     for end in (b"\xff", b"\xc3", b"\n\xf0\x9f\n"):
         path.write_bytes(text.encode() + end)
         line = 4 + end.startswith(b"\n")
         with pytest.raises(config.UserError, match=f"bytes in line {line} "):
-            folders.count_lines(path)
+            list(lines.read_texts(path))
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("one\ntwo\n".encode("utf-16-le"), "UTF-16; .* -f UTF-16LE"),
+        ("one\ntwo\n".encode("utf-16-be"), "UTF-16; .* -f UTF-16BE"),
+        (b"one\nt\0wo and so on\n", "zero byte in line 2"),
+        (b"one\rtwo\rthree\r", "carriage returns alone"),
+        (gzip.compress(b"one\n"), "packed by gzip; unpack"),
+        ("zwölf\n".encode("latin-1"), "other bytes in line 1"),
+        (b"half \xed\xa0\xbd\n", "other bytes in line 1"),
+    ],
+)
+def test_every_door_for_text_has_the_same_checks(tmp_path, content, message):
+    path = tmp_path / "train.en"
+    for name in "train.en", "train.de":
+        (tmp_path / name).write_bytes(content)
+
+    def verb(*paths):
+        with contextlib.ExitStack() as stack:
+            flags = "--input", "--prefixes"
+            one, other = zip(paths, flags, strict=True)
+            text_streams.open_pairs(*one, *other, stack)
+
+    for door in (
+        lambda: text_streams.open_input(path, contextlib.ExitStack(), "FILE"),
+        lambda: verb(path, path),
+        lambda: read_symbols(path),
+        lambda: open_corpus(str(tmp_path), "en", "de").pairs("train"),
+    ):
+        with pytest.raises(config.UserError, match=message):
+            door()
 
 
 def test_the_state_of_a_split_tells_files_sizes_and_times(tmp_path):

@@ -5,6 +5,8 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
+import subprocess
 
 import pytest
 
@@ -48,6 +50,36 @@ def test_the_parser_takes_every_command(page, monkeypatch):
     for arguments in commands(page):
         if arguments[0] != "VERB":
             parse_args(arguments)
+
+
+@pytest.mark.skipif(not shutil.which("shuf"), reason="GNU's shuf is missing")
+def test_the_shell_lines_that_cut_a_corpus_keep_its_pairs(tmp_path):
+    page = (DOCS / "guides" / "corpus.md").read_text("utf-8")
+    (script,) = (x for x in blocks(page, "") if "shuf " in x)
+    awkward = [
+        "a\tb",
+        "\\n \\t",
+        '"it\'s" $HOME `ls` %s',
+        "",
+        "  x ",
+        "-n",
+        "\t",
+    ]
+    for lang in "en", "fr":
+        lines = [
+            f"{text}{i}" if text else text
+            for i, text in enumerate(awkward * 200)
+        ]
+        (tmp_path / f"all.{lang}").write_text("".join(f"{x}\n" for x in lines))
+    (tmp_path / "my-text").mkdir()
+    subprocess.run(["bash", "-ec", script], cwd=tmp_path, check=True)
+    for split, count in ("test", 1_000), ("train", 400):
+        sides = [
+            (tmp_path / "my-text" / f"{split}.{lang}").read_text().split("\n")
+            for lang in ("en", "fr")
+        ]
+        assert sides[0] == sides[1] and len(sides[0]) == count + 1
+    assert sides[0][:-1] != lines[1_000:]  # At random.
 
 
 def test_there_are_commands_of_every_verb():
