@@ -96,7 +96,7 @@ import keras
 import matplotlib.pyplot as plt
 import numpy as np
 import tensorflow as tf
-from IPython.display import SVG, display
+from IPython.display import display
 
 import keras_transformer as kt
 
@@ -402,15 +402,16 @@ assert explained.translations[0] == translator.translate([text])[0]
 explained
 
 # %% [markdown]
-# Parts of the viewer can be drawn alone. Here is the tree, for a paper or a
-# slide:
+# Where no script runs, as on GitHub, `plot` draws a heat map instead: the mean
+# attention of each target piece, row by row, to the pieces of the source.
 
 # %%
-display(SVG(explained.tree_svg()))
+explained.plot()
 
 # %% [markdown]
-# A node is a piece, with the score of the hypothesis up to there and what
-# became of it. You can read every returned hypothesis backwards from its leaf.
+# A node of the tree is a piece, with the score of the hypothesis up to it and
+# what became of it. You can read every returned hypothesis backwards from its
+# leaf.
 
 # %%
 fates = [node.fate.value for node in explained.nodes]
@@ -536,18 +537,18 @@ assert 2 * chance < found < 1
 # ## 10. Figures 3 to 5 of the paper
 #
 # The paper draws self-attention of the encoder as lines between words, a colour
-# for each head. Figure 3 shows one word and all heads of a layer:
+# for each head; the viewer above does so too, and saves each figure. Figure 3
+# shows one word and all heads of a layer. In a heat map it is the row of that
+# word, here in the mean of the heads:
 
 # %%
-row = explained.source_pieces.index("▁euros")
-display(SVG(explained.to_svg("encoder", layer=-1, row=row)))
+explained.plot("encoder", layer=-1)
 
 # %% [markdown]
-# Figure 4 shows one head in full, then two heads for one word alone:
+# Figure 4 shows one head in full:
 
 # %%
-display(SVG(explained.to_svg("encoder", layer=-1, heads=[0])))
-display(SVG(explained.to_svg("encoder", layer=-1, heads=[0, 1], row=row)))
+explained.plot("encoder", layer=-1, head=0)
 
 # %% [markdown]
 # Figure 5 shows two heads of one layer that have learnt to look at different
@@ -578,7 +579,7 @@ for name, share in shares.items():
     print(f"{name}: the two furthest apart share {1 - max(share.values()):.0%}")
 furthest = max(shares["trained"], key=shares["trained"].get)
 for head in furthest:
-    display(SVG(explained.to_svg("encoder", layer=-1, heads=[head])))
+    display(explained.plot("encoder", layer=-1, head=head))
 
 assert max(shares["trained"].values()) > 1.2 * max(shares["untrained"].values())
 

@@ -2,9 +2,8 @@
 
     python pictures/make.py runs/demo
 
-curve.png is the run's learning curve, beam.svg the beam of one sentence as a
-tree, viewer.png the page that shows the rest of it, page.png the page of the
-server; the last two in Chromium.
+curve.png is the run's learning curve, viewer.png the page that explains a
+translation, page.png the page of the server; the last two in Chromium.
 """
 
 import argparse
@@ -30,7 +29,7 @@ SIZE = {"width": 1_000, "height": 1_050}  # Pixels.
 
 
 def main() -> None:
-    """Write all four beside this file."""
+    """Write all three beside this file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run_dir", type=pathlib.Path)
     args = parser.parse_args()
@@ -41,7 +40,6 @@ def main() -> None:
     with files.whole(FOLDER / "curve.png") as path:
         run.plot().savefig(path, format="png", dpi=80)
     explained = run.translator().explain(SENTENCE)
-    files.write_text(FOLDER / "beam.svg", explained.tree_svg())
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]

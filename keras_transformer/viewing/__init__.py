@@ -1,1 +1,1 @@
-"""Attention and beam search to look at, as a page, as SVG or as arrays."""
+"""Attention and beam search to look at, as a page, a plot or arrays."""

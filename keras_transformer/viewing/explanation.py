@@ -9,15 +9,15 @@ M nodes, R rows (nodes that were followed, the start first), K alternatives.
 """
 
 import dataclasses
+import io
 import os
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.config import UserError
-from keras_transformer.machine import files
-from keras_transformer.viewing import pictures, viewer
+from keras_transformer.machine import extras, files
+from keras_transformer.viewing import viewer
 from keras_transformer.viewing.hypotheses import (
     Alternative,
     Fate,
@@ -25,6 +25,9 @@ from keras_transformer.viewing.hypotheses import (
     Node,
     checked_number,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Alternative", "Explanation", "Fate", "HypothesisAttention", "Node"]
 
@@ -140,66 +143,55 @@ class Explanation:
                 f"({error.strerror}); check its folder."
             ) from None
 
-    def to_svg(
+    def plot(
         self,
         kind: str = "cross",
-        layer: int = -1,
-        heads: Sequence[int] | None = None,
+        layer: int | None = None,
+        head: int | None = None,
         hypothesis: int = 0,
-        row: int | None = None,
-    ) -> str:
-        """Draw lines between words, as in figures 3 to 5 of the paper.
-
-        Pieces on the left attend to pieces on the right. The opacity of a line
-        is its weight, and its colour the head. Weights below 0.01 have no line.
+    ) -> "Figure":
+        """Draw attention as a heat map, for where no script runs.
 
         Args:
             kind: "encoder", "decoder" or "cross".
-            layer: From 0, or from the last, -1.
-            heads: From 0, or from the last, -1; by default all.
+            layer: From 0, or from the last, -1; by default the mean of all.
+            head: Likewise.
             hypothesis: Its rank, from 0.
-            row: The only piece whose lines are drawn; by default all pieces.
 
         Returns:
-            A picture, the text of an SVG file.
-
-        Raises:
-            ValueError: If there is no such kind, layer, head, hypothesis or
-                row; an empty translation has no row of "decoder" or "cross".
+            A figure: a row for each piece that attends, a column for each that
+            it attends to.
         """
+        figures = extras.needs("matplotlib.figure", "plot")
         queries, keys, weights = self._panel(kind, hypothesis)
-        layers, all_heads = weights.shape[:2]
-        layer = checked_number("layer", layer, layers)
-        wanted = range(all_heads) if heads is None else heads
-        chosen = [checked_number("head", head, all_heads) for head in wanted]
-        if row is not None:
-            row = checked_number("row", row, len(queries))
-        by_head: dict[int | None, np.ndarray] = {
-            head: weights[layer, head] for head in chosen
-        }
-        return pictures.lines(queries, keys, by_head, row)
-
-    def tree_svg(self) -> str:
-        """Draw the beam as a tree: a column for each step, the best on top.
-
-        Returns:
-            A picture, the text of an SVG file.
-        """
-        return pictures.tree(self.nodes)
+        for axis, (name, number) in enumerate(
+            (("layer", layer), ("head", head))
+        ):
+            if number is None:
+                weights = weights.mean(axis=axis, keepdims=True)
+            else:
+                place = checked_number(name, number, weights.shape[axis])
+                weights = weights.take([place], axis=axis)
+        size = 2 + len(keys) / 4, 1 + len(queries) / 4
+        figure = figures.Figure(figsize=size, layout="constrained")
+        axes = figure.subplots()
+        cells = axes.imshow(weights[0, 0], cmap="Blues", vmin=0, aspect="auto")
+        axes.set_xticks(range(len(keys)), keys, rotation=90)
+        axes.set_yticks(range(len(queries)), queries)
+        figure.colorbar(cells, label="weight")
+        # A notebook asks for this, whatever backend it draws with.
+        picture = io.BytesIO()
+        figure.savefig(picture, format="png")
+        figure._repr_png_ = picture.getvalue
+        return figure
 
     def to_html(self) -> str:
         """Write the viewer as HTML for any place in a page."""
-        best = self.attention()
-        picture = pictures.lines(
-            best.target_pieces,
-            best.source_pieces,
-            {None: best.cross.mean(axis=(0, 1))},
-        )
         weights = viewer.pack(self.encoder, self.cross, self.decoder)
         table = viewer.table(
             self.translations, self.target_lang, self.leaves, self.nodes
         )
-        return viewer.fragment(self._facts(), weights, table, picture)
+        return viewer.fragment(self._facts(), weights, table)
 
     def _repr_html_(self) -> str:
         return self.to_html()

@@ -1,6 +1,6 @@
 """Writes the viewer of an explanation: HTML that needs nothing else.
 
-Where scripts run, views replace the table and the picture. Weights are packed
+Where scripts run, views replace the table. Weights are packed
 as text, 8 bits each, deflated, base64, which `data.js` reads.
 
 Axes: L layers, H heads, S source pieces, T target pieces, R rows.
@@ -106,9 +106,7 @@ def _file(name: str) -> str:
     return (folder / name).read_text(encoding="utf-8")
 
 
-def fragment(
-    facts: dict[str, Any], weights: str, hypotheses: str, picture: str
-) -> str:
+def fragment(facts: dict[str, Any], weights: str, hypotheses: str) -> str:
     """Make the HTML that a notebook shows.
 
     One page may hold several, even the same one twice.
@@ -117,10 +115,9 @@ def fragment(
         facts: The data that `data.js` reads, besides the weights.
         weights: The text of `pack`.
         hypotheses: The text of `table`.
-        picture: An SVG.
     """
     cut = TRUNCATED if facts["truncated"] else ""
-    still = _still(facts, cut, hypotheses, picture)
+    still = _still(facts, cut, hypotheses)
     style = _file("viewer.css")
     data = json_for_script({**facts, "cut": cut, "style": style})
     return (
@@ -161,12 +158,9 @@ def _script_element() -> str:
     return f"<script>\n{script()}</script>\n"
 
 
-def _still(
-    facts: dict[str, Any], cut: str, hypotheses: str, picture: str
-) -> str:
-    """Write the table and the picture that need no script."""
+def _still(facts: dict[str, Any], cut: str, hypotheses: str) -> str:
+    """Write the texts and the table, which need no script."""
     source, written = facts["source"], facts["sourceSide"]
-    image = base64.b64encode(picture.encode()).decode()
     return (
         '<div style="padding: 0 16px">\n'
         '<h1 style="font-size: 20px">'
@@ -174,12 +168,8 @@ def _still(
         f"<p>Source: {_isolated(source, written)}</p>\n"
         f"{f'<p>{cut}</p>' if cut else ''}"
         f"{hypotheses}"
-        '<p><img style="max-width: 100%" '
-        'alt="What each piece of the best translation looked at: lines to the '
-        'pieces of the source, the mean of all heads of cross-attention." '
-        f'src="data:image/svg+xml;base64,{image}"></p>\n'
-        "<p>Attention is not an explanation. With scripts allowed, all heads "
-        "and the whole search are shown here.</p>\n"
+        "<p>With scripts allowed, the attention of all heads and the whole "
+        "search are shown here.</p>\n"
         "</div>\n"
     )
 

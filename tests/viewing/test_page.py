@@ -3,6 +3,7 @@
 import html.parser
 import pathlib
 
+import numpy as np
 import pytest
 from random_explanations import make_explanation
 
@@ -69,9 +70,34 @@ def test_texts_say_their_language_and_from_where_they_are_written():
 def test_markup_in_a_text_stays_text():
     source = ["▁</script>", "▁<img", "▁onerror=x>", "▁&amp;", "▁a\u2028b"]
     reader = Reader(make_explanation(source=source, target=source).to_html())
-    images = [attributes for tag, attributes in reader.tags if tag == "img"]
-    assert len(images) == 1 and "onerror" not in images[0]
+    assert "img" not in dict(reader.tags)
     assert "</script> <img onerror=x> &amp; a\u2028b </script>" in reader.words
+
+
+def test_a_heat_map_has_the_pieces_and_their_weights(explanation):
+    found = explanation.attention()
+    figure = explanation.plot(layer=1, head=-1)
+    axes, _ = figure.axes
+    for ticks, pieces in (
+        (axes.get_yticklabels(), found.target_pieces),
+        (axes.get_xticklabels(), found.source_pieces),
+    ):
+        assert [tick.get_text() for tick in ticks] == pieces
+    (cells,) = axes.get_images()
+    np.testing.assert_array_equal(cells.get_array(), found.cross[1, -1])
+    (cells,) = explanation.plot("decoder").axes[0].get_images()
+    mean = found.decoder.mean(axis=(0, 1))
+    np.testing.assert_allclose(cells.get_array(), mean, atol=1e-6)
+    assert figure._repr_png_().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    "arguments", [dict(kind="self"), dict(layer=2), dict(hypothesis=5)]
+)
+def test_what_is_not_there_is_not_drawn(explanation, arguments):
+    (name,) = arguments
+    with pytest.raises(ValueError, match=f"`{name}` must be .*Received"):
+        explanation.plot(**arguments)
 
 
 def test_a_page_is_whole_and_says_what_it_is(explanation, tmp_path):

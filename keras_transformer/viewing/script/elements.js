@@ -109,7 +109,7 @@ function stopAt(container, element) {
   if (element) element.setAttribute("tabindex", "0");
 }
 
-// Okabe and Ito's colours; the last is the text's. As in `pictures.py`.
+// Okabe and Ito's colours; the last is the text's.
 const HEADS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9",
   "#d55e00", "#f0e442", "currentColor"];
 
