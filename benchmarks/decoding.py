@@ -285,7 +285,7 @@ def our_search(
     precision, _, shortlist = precision.removesuffix(PROVEN).partition(", ")
     if shortlist:
         shortlist = trained.shortlist(f"{path}.tsv")
-    model = trained.translator(None, precision, shortlist or None).text_model
+    model = trained.translator(None, precision, shortlist or None).id_model
     export(model, Search(max_finished=None if is_proven else BEAMS), path)
     signature = tf.saved_model.load(path).signatures["serving_default"]
 

@@ -21,7 +21,7 @@ from keras_transformer.config import Sampling, Search
 from keras_transformer.decoding.id_model import IdModel
 from keras_transformer.exporting import saved_model
 from keras_transformer.model import Transformer
-from keras_transformer.translation.text_model import TextModel
+from keras_transformer.translation.translator import Translator
 
 SCRIPT = ROOT / "tests" / "support" / "trace_replicas.py"
 
@@ -162,16 +162,15 @@ def test_what_is_exported_has_kernels_in_each_precision(
 ):
     tokenizer = small_translator.tokenizer
     sizes = {**SIZES, "vocab_size": tokenizer.vocab_size}
-    id_model = IdModel(Transformer(dtype=precision, **sizes))
-    text_model = TextModel(id_model, tokenizer)
+    translator = Translator(Transformer(dtype=precision, **sizes), tokenizer)
     for function, inputs in (
-        (text_model.search, 1),
-        (text_model.score_text, 2),
-        (text_model.attention_text, 2),
+        (saved_model.search_text, 1),
+        (saved_model.score_text, 2),
+        (saved_model.attention_text, 2),
     ):
 
         def graph(*texts, function=function):
-            return tuple(function(*texts, OPTIONS))
+            return tf.nest.flatten(function(translator, *texts, OPTIONS))
 
         missing = missing_kernels(graph_of(graph, *[TEXT] * inputs))
         assert not beyond_text(missing), function

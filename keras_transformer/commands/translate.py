@@ -103,7 +103,10 @@ def run(args: argparse.Namespace) -> None:
             # It need not leave a core to others.
             opened.before_loading = functools.partial(flags.load_tensorflow, 1)
         translator = opened.translator()
-        from keras_transformer.translation.text_batches import warn_of_cuts
+        from keras_transformer.translation.text_batches import (
+            Batching,
+            warn_of_cuts,
+        )
 
         on_screen = not args.output and sys.stdout.isatty()
         progress = stack.enter_context(
@@ -114,10 +117,9 @@ def run(args: argparse.Namespace) -> None:
             found, truncated = translator.n_best(
                 texts,
                 search,
+                Batching(parallel=args.parallel, progress=progress),
                 prefixes=prefixes if any(prefixes) else None,
                 split_sentences=args.split_sentences or None,
-                parallel=args.parallel,
-                progress=progress,
             )
             first = progress.before + 1
             warn_of_cuts(truncated, search.max_source_length, first)

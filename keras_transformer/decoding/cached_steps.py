@@ -13,14 +13,29 @@ width.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.decoding.beam_search import Shared
-from keras_transformer.decoding.shortlist import Words
 from keras_transformer.model import Transformer
+
+
+class Abilities(NamedTuple):
+    """What a model can do beyond a call.
+
+    Attributes:
+        vocab_size: The pieces that it scores.
+        steps: Makes its steps: `CachedSteps`, or what is called like it.
+        scores_features: Whether a call is `embedding.logits` of `features`.
+        has_attention: Whether the attention that it returns is that of a call.
+    """
+
+    vocab_size: int
+    steps: Callable[..., Any]
+    scores_features: bool = True
+    has_attention: bool = True
 
 
 class CachedSteps:
@@ -30,8 +45,8 @@ class CachedSteps:
         model: The model.
         source: int32 `(B, S)`, EOS last.
         beam_size: W.
-        words: The only pieces to write; the search then knows each by its
-            place among them.
+        words: The only pieces to write, and what to add to their logits, both
+            `(K,)`; the search then knows each by its place among them.
 
     Attributes:
         state: The slots of each beam's ancestors, bool `(B, W, t)`; a ring
@@ -45,7 +60,7 @@ class CachedSteps:
         model: Transformer,
         source: tf.Tensor,
         beam_size: int,
-        words: Words | None = None,
+        words: tuple[tf.Tensor, tf.Tensor] | None = None,
     ) -> None:
         self._model = model
         self._beam_size = beam_size
@@ -117,7 +132,7 @@ class CachedSteps:
     def _whole_vocabulary(self, ids: tf.Tensor) -> tf.Tensor:
         """Turn ids of the search into ids of the model."""
         ids = tf.cast(ids, tf.int64)  # As the search keeps them.
-        return ids if self._words is None else tf.gather(self._words.ids, ids)
+        return ids if self._words is None else tf.gather(self._words[0], ids)
 
     def _extend(self, shared: Any, steps: tf.Tensor) -> Any:
         """Make room for that many more steps, or for the whole ring."""

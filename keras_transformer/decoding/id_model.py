@@ -1,4 +1,4 @@
-"""Ids to ids inside a graph: searches, draws and scores.
+"""Ids to ids inside a graph: searches, draws, scores and attention.
 
 Several models may search together, an ensemble: at every step each predicts
 the next token, and the search follows the mean of the predictions.
@@ -7,18 +7,20 @@ All methods work eagerly and inside a `tf.function`, on tensors of any batch
 size.
 
 Axes: B batch, W beams, V vocabulary, S source length, T target length,
-P prefix length.
+P prefix length, L layers, H heads.
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import tensorflow as tf
 
 from keras_transformer.config import (
     ENSEMBLE_MEANS,
     OURS,
+    PAD_ID,
     Search,
     SettingError,
     SpecialIds,
@@ -30,19 +32,17 @@ from keras_transformer.decoding.beam_search import (
     length_normaliser,
     search_by,
 )
-from keras_transformer.decoding.cached_steps import CachedSteps
+from keras_transformer.decoding.cached_steps import Abilities, CachedSteps
 from keras_transformer.decoding.candidates import Rules
-from keras_transformer.decoding.frozen_weights import FrozenWeights
-from keras_transformer.decoding.prefix_steps import (
-    Model,
-    PrefixSteps,
-    check_model,
-    has_cached_step,
-    logits_of,
-    scores_features,
-)
-from keras_transformer.decoding.sampling import sample
-from keras_transformer.decoding.shortlist import Shortlist, Words
+from keras_transformer.layers import Decoder, DecoderLayer, TiedEmbedding
+from keras_transformer.model import Transformer
+
+if TYPE_CHECKING:
+    from keras_transformer.decoding.frozen_weights import FrozenWeights
+    from keras_transformer.decoding.shortlist import Shortlist
+
+# A Keras model, or a function that maps ids `((source, target_in))` to logits.
+Model: TypeAlias = Any
 
 # Target tokens whose logits `(., V)` exist at a time when a text is scored.
 _SCORED_AT_ONCE = 256
@@ -76,7 +76,8 @@ class IdModel:
         vocab_size: Size of the vocabulary.
 
     Raises:
-        UserError: As from `check_model`.
+        UserError: If a model cannot be called with ids of any length, returns
+            no logits, or has other special ids.
         ValueError: If there is no model, or the models differ in vocabulary
             size or dtype.
     """
@@ -84,8 +85,8 @@ class IdModel:
     def __init__(
         self,
         models: Model | Sequence[Model],
-        frozen: FrozenWeights | None = None,
-        shortlist: Shortlist | None = None,
+        frozen: "FrozenWeights | None" = None,
+        shortlist: "Shortlist | None" = None,
         ids: SpecialIds = OURS,
         mean: str = ENSEMBLE_MEANS[0],
     ) -> None:
@@ -93,7 +94,8 @@ class IdModel:
         self.models: tuple[Any, ...] = tuple(models) if several else (models,)
         if not self.models:
             raise SettingError("models", "at least one model", models)
-        sizes = [check_model(model) for model in self.models]
+        self._able = [_abilities_of(model, ids) for model in self.models]
+        sizes = [each.vocab_size for each in self._able]
         dtypes = [getattr(x, "compute_dtype", "float32") for x in self.models]
         for name, found in (("vocab_size", sizes), ("compute_dtype", dtypes)):
             if len(set(found)) > 1:
@@ -102,6 +104,19 @@ class IdModel:
                     f"Received: {' and '.join(map(str, found))}"
                 )
         self.vocab_size: int = sizes[0]
+        for role in ("bos", "eos"):
+            if (token := getattr(ids, role)) >= self.vocab_size:
+                raise UserError(
+                    f"Expected `{role}_id` to be below {self.vocab_size}, the "
+                    f"number of pieces that the model scores, received {token}."
+                )
+        of_ours = any(isinstance(x, Transformer) for x in self.models)
+        if of_ours and ids.pad != PAD_ID:
+            raise UserError(
+                f"Expected a tokenizer that pads with {PAD_ID}, as a "
+                f"Transformer does, received `pad_id` {ids.pad}; make "
+                f"{PAD_ID} the padding of the vocabulary."
+            )
         self.frozen = frozen
         self.shortlist = shortlist
         self.ids = ids
@@ -130,6 +145,8 @@ class IdModel:
             The hypotheses of each row.
         """
         if search.sampling:
+            from keras_transformer.decoding.sampling import sample
+
             with self.weights_in_use():
                 steps = self._steps(source, search.n_best)
                 return sample(
@@ -162,7 +179,7 @@ class IdModel:
         with_history: bool = False,
     ) -> tuple[BeamResult, Any]:
         """Search as `search_ids` does, for a history as `search_by` does."""
-        words: Words | None = None
+        words = None
         with self.weights_in_use():
             if self.shortlist is not None:
                 words = self.shortlist.words(source, prefix)
@@ -186,14 +203,15 @@ class IdModel:
         return words.of_whole_vocabulary(result), history
 
     def _steps(
-        self, source: tf.Tensor, beam_size: int, words: Words | None = None
-    ) -> "CachedSteps | PrefixSteps | _StepsTogether":
+        self,
+        source: tf.Tensor,
+        beam_size: int,
+        words: tuple[tf.Tensor, tf.Tensor] | None = None,
+    ) -> Any:
         """Encode sources, and prepare the steps of all models."""
         steps = [
-            (CachedSteps if has_cached_step(model) else PrefixSteps)(
-                model, source, beam_size, words
-            )
-            for model in self.models
+            each.steps(model, source, beam_size, words)
+            for model, each in zip(self.models, self._able, strict=True)
         ]
         if len(steps) == 1:
             return steps[0]
@@ -248,13 +266,8 @@ class IdModel:
             The scores float32 `(B,)` and the numbers of target tokens, EOS
             included, int32 `(B,)`. Where both rows are EOS alone, 0 and 0.
         """
-        # (B, T): the start token, then all but the last one.
-        target_in = tf.pad(
-            target, [[0, 0], [1, 0]], constant_values=self.ids.bos
-        )
         with self.weights_in_use():
-            inputs = (source, target_in[:, :-1])
-            losses = self._losses(inputs, target)
+            losses = self._losses((source, self._target_in(target)), target)
         log_probs = -tf.reduce_sum(
             tf.where(target == self.ids.pad, 0.0, losses), axis=-1
         )
@@ -274,15 +287,16 @@ class IdModel:
         All logits `(B, T, V)` together would be by far the largest tensor of a
         request. A model that returns nothing else has them together.
         """
-        features, scorers = zip(
-            *(
-                (model.features(inputs), model.embedding.scorer())
-                if scores_features(model)
-                else (logits_of(model, inputs), _as_float32)
-                for model in self.models
-            ),
-            strict=True,
-        )
+        features, scorers = [], []
+        for model, each in zip(self.models, self._able, strict=True):
+            if each.scores_features:
+                features.append(model.features(inputs))
+                scorers.append(model.embedding.scorer())
+            else:
+                from keras_transformer.decoding.own_models import logits_of
+
+                features.append(logits_of(model, inputs))
+                scorers.append(functools.partial(tf.cast, dtype=tf.float32))
         rows = [tf.reshape(each, [-1, each.shape[-1]]) for each in features]
         labels = tf.reshape(target, [-1])
 
@@ -311,13 +325,90 @@ class IdModel:
         )
         return tf.reshape(losses, tf.shape(target))
 
+    @property
+    def has_attention(self) -> bool:
+        """Whether the models say what they attend to."""
+        return all(each.has_attention for each in self._able)
+
+    def check_attention(self) -> None:
+        """Raise `UserError` unless the models say what they attend to."""
+        if not self.has_attention:
+            names = {type(model).__name__ for model in self.models}
+            raise UserError(
+                "Expected a `kt.Transformer` with its own decoder, whose "
+                f"attention is known, received {', '.join(sorted(names))}; "
+                "only `translate`, `score` and exports take any model."
+            )
+
+    def attention_ids(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        """Compute what targets `(B, T)` look at in sources `(B, S)`.
+
+        Returns:
+            float32 `(B, L, H, T, S)` with the layers of all models, 0 where
+            either side is padding.
+        """
+        self.check_attention()
+        heads = {model.model_config.num_heads for model in self.models}
+        if len(heads) > 1:
+            raise UserError(
+                "Expected models with equal numbers of heads, received "
+                f"{sorted(heads)}; ask one of them for its attention."
+            )
+        target_in = self._target_in(target)
+        with self.weights_in_use():
+            weights = [
+                of_layer
+                for model in self.models
+                for of_layer in model.cross_attention(source, target_in)
+            ]
+        stacked = tf.cast(tf.stack(weights, axis=1), tf.float32)
+        is_pair = self._is_pair(source, target)[:, None, None]
+        return tf.where(is_pair, stacked, 0.0)
+
+    def mean_attention_ids(
+        self, source: tf.Tensor, target: tf.Tensor
+    ) -> tf.Tensor:
+        """Average `attention_ids` over layers, heads and models, `(B, T, S)`.
+
+        The models may have other numbers of heads. It adds them up layer by
+        layer, so it never holds more than one layer's.
+        """
+        self.check_attention()
+        target_in, found = self._target_in(target), []
+        with self.weights_in_use():
+            for model in self.models:
+                total = tf.constant(0.0)
+                for weights in model.cross_attention(source, target_in):
+                    weights = tf.cast(weights, tf.float32)
+                    total += tf.reduce_mean(weights, axis=1)
+                found.append(total / len(model.decoder.layers))
+        mean = tf.add_n(found) / len(found)
+        return tf.where(self._is_pair(source, target), mean, 0.0)
+
+    def _target_in(self, target: tf.Tensor) -> tf.Tensor:
+        """Shift right: the start token, then all but the last one."""
+        bos_id = self.ids.bos
+        return tf.pad(target, [[0, 0], [1, 0]], constant_values=bos_id)[:, :-1]
+
+    def _is_pair(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        """Mark where neither side is padding, bool `(B, T, S)`."""
+        pad = self.ids.pad
+        return (target != pad)[:, :, None] & (source != pad)[:, None, :]
+
     def _token_counts(self, ids: tf.Tensor) -> tf.Tensor:
         """Count the tokens of each row `(B, L)` without PAD, int32 `(B,)`."""
         return tf.reduce_sum(tf.cast(ids != self.ids.pad, tf.int32), axis=-1)
 
 
-def _as_float32(logits: tf.Tensor) -> tf.Tensor:
-    return tf.cast(logits, tf.float32)
+def _abilities_of(model: Model, ids: SpecialIds) -> Abilities:
+    """Find what a model can do beyond a call; a plain one can do all."""
+    if type(model) is Transformer:
+        parts = model.embedding, model.decoder, *model.decoder.layers
+        if {type(x) for x in parts} <= {TiedEmbedding, Decoder, DecoderLayer}:
+            return Abilities(model.vocab_size, CachedSteps)
+    from keras_transformer.decoding import own_models
+
+    return own_models.abilities_of(model, ids)
 
 
 class _StepsTogether:
@@ -325,7 +416,7 @@ class _StepsTogether:
 
     def __init__(
         self,
-        members: list[CachedSteps | PrefixSteps],
+        members: list[Any],
         mean: Callable[[Sequence[tf.Tensor]], tf.Tensor],
     ) -> None:
         self._members = members

@@ -4,7 +4,7 @@ Each source piece has candidates, the pieces that it is likely to become. A
 search scores the candidates of all its sources, not the whole vocabulary.
 
 Axes: V vocabulary, C candidates of a piece, B batch, S source length,
-P prefix length, K words of a search.
+P pieces beside them, K words of a search.
 """
 
 from typing import NamedTuple
@@ -58,15 +58,15 @@ class Shortlist:
             candidates.astype(np.int32), False, name="shortlist"
         )
 
-    def words(self, source: tf.Tensor, prefix: tf.Tensor | None) -> Words:
+    def words(self, source: tf.Tensor, others: tf.Tensor | None) -> Words:
         """Collect what a search may write.
 
         Args:
             source: int32 `(B, S)`.
-            prefix: int32 `(B, P)`, which the search must write.
+            others: int32 `(B, P)`, which the search must write.
 
         Returns:
-            The special pieces, the candidates of all sources, and the prefix.
+            The special pieces, the candidates of all sources, and the others.
         """
         size = self._candidates.shape[0]
         pieces = tf.unique(tf.reshape(source, [-1])).y
@@ -75,8 +75,8 @@ class Shortlist:
             self._candidates[PAD_ID],
             tf.reshape(tf.gather(self._candidates.value(), pieces), [-1]),
         ]
-        if prefix is not None:
-            found.append(tf.reshape(prefix, [-1]))
+        if others is not None:
+            found.append(tf.reshape(others, [-1]))
         among = tf.concat(found, axis=0)[:, None]
         is_in = tf.scatter_nd(among, tf.ones_like(among[:, 0]), [size]) > 0
         ids = tf.where(is_in)[:, 0]  # int64, in order.

@@ -32,6 +32,7 @@ import logging
 import os
 import pathlib
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
@@ -39,6 +40,7 @@ from keras import ops
 
 from keras_transformer.config import (
     MAX_SOURCE_LENGTH,
+    PAD_ID,
     JobError,
     Search,
     UserError,
@@ -47,6 +49,13 @@ from keras_transformer.exporting.serving_kit import Export
 from keras_transformer.machine import exhaustion, files
 from keras_transformer.settings import of_kind
 from keras_transformer.translation.model_card import ModelCard
+from keras_transformer.translation.text_batches import (
+    cut,
+    prefix_ids,
+    seeds,
+    source_ids,
+    texts_of,
+)
 from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger("keras_transformer")
@@ -140,10 +149,12 @@ def write(
     translator = translator.freeze(
         "float32" if in_half else precision, how.portable
     )
+    frozen = translator.id_model.frozen
+    instructions = frozen.instructions if frozen else ()
     signatures = _signatures(translator, search)
     half = None
     if in_half:
-        half = half_weights(*translator.text_model.id_model.models)
+        half = half_weights(*translator.id_model.models)
     module, traced = _trace(signatures, half)
     module.tokenizer = translator.tokenizer
     path = pathlib.Path(output) / str(how.version)
@@ -162,8 +173,8 @@ def write(
                     card,
                     search=dataclasses.asdict(search),
                     precision=precision,
-                    operators=translator.operators,
-                    instructions=translator.instructions,
+                    operators=frozen.operators if frozen else (),
+                    instructions=instructions,
                 ).save(partial)
             how.write_configs(path.parent)
     except (OSError, tf.errors.OpError) as error:
@@ -171,10 +182,10 @@ def write(
             with contextlib.suppress(OSError):
                 path.parent.rmdir()
         raise unwritable(path, error) from error
-    if translator.instructions:
+    if instructions:
         logger.info(
             "Serve it on a processor with %s, like this one.",
-            " and ".join(translator.instructions),
+            " and ".join(instructions),
         )
     return path
 
@@ -220,12 +231,11 @@ def _tensorflow_silent() -> Iterator[None]:
 
 def _signatures(translator: Translator, search: Search) -> Signatures:
     best_only = dataclasses.replace(search, n_best=1)
-    text_model = translator.text_model
 
     def with_prefix(
         text: tf.Tensor, prefix: tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
-        result = text_model.search(text, best_only, prefix)
+        result = search_text(translator, text, best_only, prefix)
         return {
             "translation": result.translations[:, 0],
             "score": result.scores[:, 0],
@@ -236,7 +246,7 @@ def _signatures(translator: Translator, search: Search) -> Signatures:
         return with_prefix(text)
 
     def n_best(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        result = text_model.search(text, search)
+        result = search_text(translator, text, search)
         return {
             "translations": result.translations,
             "scores": result.scores,
@@ -244,11 +254,11 @@ def _signatures(translator: Translator, search: Search) -> Signatures:
         }
 
     def score(source: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
-        scores, num_tokens = text_model.score_text(source, target, search)
+        scores, num_tokens = score_text(translator, source, target, search)
         return {"score": scores, "num_tokens": num_tokens}
 
     def attention(source: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
-        return text_model.attention_text(source, target, search)._asdict()
+        return attention_text(translator, source, target, search)
 
     signatures: Signatures = {
         "serving_default": (serving_default, ("text",)),
@@ -256,9 +266,84 @@ def _signatures(translator: Translator, search: Search) -> Signatures:
         "n_best": (n_best, ("text",)),
         "score": (score, ("source", "target")),
     }
-    if text_model.has_attention:
+    if translator.id_model.has_attention:
         signatures["attention"] = (attention, ("source", "target"))
     return signatures
+
+
+class TextResult(NamedTuple):
+    """Hypotheses as tensors, best first; empty with -inf where none exist."""
+
+    translations: tf.Tensor  # (B, N) string
+    scores: tf.Tensor  # (B, N) float32, log-probability / `length_normaliser`
+    truncated: tf.Tensor  # (B,) bool, whether the source was cut
+
+
+def search_text(
+    translator: Translator,
+    text: tf.Tensor,
+    search: Search,
+    prefix: tf.Tensor | None = None,
+) -> TextResult:
+    """Translate texts `(B,)` that begin as `prefix` `(B,)`, inside a graph."""
+    tokenizer = translator.tokenizer
+    source, truncated = source_ids(tokenizer, text, search.max_source_length)
+    if prefix is not None:
+        ids = prefix_ids(tokenizer, prefix, _longest_target(search))
+        prefix = ids.to_tensor(tokenizer.ids.pad)
+    result = translator.id_model.search_ids(
+        source.to_tensor(tokenizer.ids.pad),
+        search,
+        prefix,
+        seeds(text, search.sampling) if search.sampling else None,
+    )
+    return TextResult(*texts_of(tokenizer, result, search), truncated)
+
+
+def score_text(
+    translator: Translator, source: tf.Tensor, target: tf.Tensor, search: Search
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Score translations, string `(B,)`; return what `score_ids` does."""
+    return translator.id_model.score_ids(
+        *_pairs(translator, source, target, search), search.length_penalty
+    )
+
+
+def attention_text(
+    translator: Translator, source: tf.Tensor, target: tf.Tensor, search: Search
+) -> dict[str, tf.Tensor]:
+    """Find what translations look at: pieces `(B, S)`, `(B, T)`, `(B, T, S)`.
+
+    Attention is the mean of all layers and heads; "" follows the end token.
+    """
+    ids = _pairs(translator, source, target, search)
+    names = translator.tokenizer.pieces(range(translator.id_model.vocab_size))
+    names[PAD_ID] = ""
+    source_pieces, target_pieces = (tf.gather(names, side) for side in ids)
+    return {
+        "source_pieces": source_pieces,
+        "target_pieces": target_pieces,
+        "attention": translator.id_model.mean_attention_ids(*ids),
+    }
+
+
+def _pairs(
+    translator: Translator, source: tf.Tensor, target: tf.Tensor, search: Search
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Tokenize pairs to ids `(B, S)` and `(B, T)`, cut at the limits."""
+    tokenizer, ids = translator.tokenizer, translator.tokenizer.ids
+    of_source, _ = source_ids(tokenizer, source, search.max_source_length)
+    of_target, _ = cut(
+        tokenizer.target.tokenize(target), _longest_target(search), (ids.eos,)
+    )
+    return of_source.to_tensor(ids.pad), of_target.to_tensor(ids.pad)
+
+
+def _longest_target(search: Search) -> int | None:
+    """Return the most tokens that a translation may have for any source."""
+    if search.max_length is None and search.max_source_length is not None:
+        return search.max_source_length + search.max_extra_length
+    return search.max_length
 
 
 def half_weights(*models: keras.Model) -> HalfWeights:

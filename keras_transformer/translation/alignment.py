@@ -3,21 +3,24 @@
 The weights come from one teacher-forced pass. Each row is what the search sees
 when it writes that token, since no position looks ahead.
 
-Axes: B batch, S source pieces, T target pieces, H heads, L layers.
+Axes: S source pieces, T target pieces, H heads, L layers.
 """
 
 import bisect
 import itertools
 import re
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import OURS, SpecialIds
 from keras_transformer.data.languages import words_of
-from keras_transformer.model import Transformer
+from keras_transformer.settings import whole_number
+from keras_transformer.translation.text_batches import IDS, Batching, source_ids
+
+if TYPE_CHECKING:
+    from keras_transformer.translation.translator import Translator
 
 _SPACE = "▁".encode()
 _END = b"</s>"
@@ -45,55 +48,49 @@ class Attention(NamedTuple):
         return self.weights.mean(axis=(0, 1))
 
 
-def attention_weights(
-    model: Transformer,
-    source: tf.Tensor,
-    target: tf.Tensor,
-    ids: SpecialIds = OURS,
-) -> tf.Tensor:
-    """Compute the attention to the source of every layer and head.
+def attended(
+    translator: "Translator",
+    look: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+    pairs: tuple[list[bytes], list[bytes]],
+    max_source_length: int | None,
+    batch_tokens: int,
+) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Return the ids of each pair and its attention, without padding."""
+    graph = translator.graph(look.__name__, look, IDS, IDS)
+    found, pad = [], translator.tokenizer.ids.pad
+    for source, target, weights in read_pairs(
+        translator,
+        lambda *ids: (*ids, graph(*ids)),
+        pairs,
+        max_source_length,
+        batch_tokens,
+    ):
+        source, target = source[source != pad], target[target != pad]
+        own = weights[..., : len(target), : len(source)]
+        found.append((source, target, own))
+    return found
 
-    Args:
-        model: The model.
-        source: int32 `(B, S)`, EOS last.
-        target: int32 `(B, T)`, without BOS.
-        ids: The special ids.
 
-    Returns:
-        float32 `(B, L, H, T, S)`, 0 where either side is padding.
-    """
-    weights = list(model.cross_attention(source, _target_in(target, ids)))
-    return tf.where(
-        _is_pair(source, target, ids)[:, None, None],
-        tf.cast(tf.stack(weights, axis=1), tf.float32),
-        0.0,
+def read_pairs(
+    translator: "Translator",
+    graph: Callable[..., tuple],
+    pairs: tuple[list[bytes], list[bytes]],
+    max_source_length: int | None,
+    batch_tokens: int,
+) -> list[Any]:
+    """Call a graph with batches of pairs; return what it says of each."""
+    if max_source_length is not None:
+        whole_number("max_source_length", max_source_length, least=2)
+    batching, tokenizer = Batching(batch_tokens), translator.tokenizer
+    source, _ = source_ids(tokenizer, pairs[0], max_source_length)
+    target = tokenizer.target.tokenize(pairs[1])
+    longest = np.maximum(
+        *(ids.row_lengths().numpy() for ids in (source, target))
     )
-
-
-def mean_attention(
-    model: Transformer, source: tf.Tensor, target: tf.Tensor, ids: SpecialIds
-) -> tf.Tensor:
-    """Average `attention_weights` over layers and heads, float32 `(B, T, S)`.
-
-    It adds them up layer by layer, so it never holds more than one layer's.
-    """
-    total = tf.constant(0.0)
-    for weights in model.cross_attention(source, _target_in(target, ids)):
-        total += tf.reduce_mean(tf.cast(weights, tf.float32), axis=1)
-    mean = total / len(model.decoder.layers)
-    return tf.where(_is_pair(source, target, ids), mean, 0.0)
-
-
-def _target_in(target: tf.Tensor, ids: SpecialIds) -> tf.Tensor:
-    """Shift right: the start token, then all but the last one."""
-    return tf.pad(target, [[0, 0], [1, 0]], constant_values=ids.bos)[:, :-1]
-
-
-def _is_pair(
-    source: tf.Tensor, target: tf.Tensor, ids: SpecialIds
-) -> tf.Tensor:
-    """Mark where neither side is padding, bool `(B, T, S)`."""
-    return (target != ids.pad)[:, :, None] & (source != ids.pad)[:, None, :]
+    inputs = {"source": source, "target": target}
+    return batching.run(
+        graph, lambda result: result, inputs, longest, tokenizer.ids.pad
+    )
 
 
 def align_words(

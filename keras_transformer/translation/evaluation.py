@@ -253,11 +253,14 @@ def translate(
     Returns:
         The translations, and `seconds` and `target_tokens` of `Evaluation`.
     """
-    from keras_transformer.translation.text_batches import warn_of_cuts
+    from keras_transformer.translation.text_batches import (
+        Batching,
+        warn_of_cuts,
+    )
 
     start = time.perf_counter()
     found, are_cut = translator.n_best(
-        sources, search, parallel=parallel, progress=progress
+        sources, search, Batching(parallel=parallel, progress=progress)
     )
     seconds = time.perf_counter() - start
     warn_of_cuts(are_cut, search.max_source_length)

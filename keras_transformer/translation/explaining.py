@@ -9,9 +9,8 @@ next tokens, D model width.
 """
 
 import functools
-import logging
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -22,15 +21,18 @@ from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.candidates import SearchHistory
 from keras_transformer.decoding.id_model import as_one_sentence
 from keras_transformer.model import Transformer
-from keras_transformer.translation.text_batches import as_bytes
-from keras_transformer.translation.text_model import (
+from keras_transformer.translation.text_batches import (
     IDS,
-    TextModel,
+    as_bytes,
+    prefix_ids,
+    source_ids,
+    warn_of_cuts,
 )
 from keras_transformer.viewing.explanation import Explanation
 from keras_transformer.viewing.hypotheses import Alternative, Fate, Node
 
-logger = logging.getLogger("keras_transformer")
+if TYPE_CHECKING:
+    from keras_transformer.translation.translator import Translator
 
 # Next tokens returned for every row, K.
 _LIKELIEST = 8
@@ -51,15 +53,10 @@ class _Tree(NamedTuple):
 
 
 def explain(
-    text_model: TextModel,
-    model: Transformer,
-    languages: tuple[str, str],
-    text: str,
-    search: Search,
-    prefix: str | None = None,
+    translator: "Translator", text: str, search: Search, prefix: str
 ) -> Explanation:
     """Explain a translation, as `Translator.explain` says."""
-    for name, given in (("text", text), ("prefix", prefix or "")):
+    for name, given in (("text", text), ("prefix", prefix)):
         if not isinstance(given, str):
             raise ValueError(
                 f"`{name}` must be one text; explain several one by one. "
@@ -70,28 +67,25 @@ def explain(
             "`sampling` has no beam to explain; leave it out. Received: "
             f"sampling={search.sampling}"
         )
-    text_model.check_attention()
-    tokenizer = text_model.tokenizer
-    ids, truncated = text_model.source_ids(
-        as_bytes("text", [text]), search.max_source_length
-    )
+    model = translator.model
+    translator.id_model.check_attention()
+    tokenizer = translator.tokenizer
+    encoded = as_bytes("text", [text])
+    ids, truncated = source_ids(tokenizer, encoded, search.max_source_length)
     inputs = [ids.to_tensor(tokenizer.ids.pad)]
     if prefix:
         encoded = as_bytes("prefix", [prefix])
-        ids = text_model.prefix_ids(encoded, search.max_length)
+        ids = prefix_ids(tokenizer, encoded, search.max_length)
         inputs.append(ids.to_tensor(tokenizer.ids.pad))
-    result, history = _search(text_model, search, *inputs)
+    result, history = _search(translator, search, *inputs)
     found = _returned(result, tokenizer.ids.pad)
     tree = _tree(history, tokenizer, search, found)
-    if truncated[0]:
-        logger.warning(
-            "Cut the text after %d tokens.", search.max_source_length
-        )
+    warn_of_cuts(truncated.numpy(), search.max_source_length)
     texts = tokenizer.detokenize(result.ids)[0].numpy()
     return Explanation(
         source=text,
-        source_lang=languages[0],
-        target_lang=languages[1],
+        source_lang=translator.source_lang,
+        target_lang=translator.target_lang,
         source_pieces=tokenizer.pieces(inputs[0][0].numpy()),
         translations=[
             translation.decode("utf-8", "replace")
@@ -99,7 +93,7 @@ def explain(
         ],
         leaves=[tree.leaves.get(ids, -1) for ids in found],
         nodes=tree.nodes,
-        **_reread(model, text_model, inputs[0], tree.read),
+        **_reread(model, translator, inputs[0], tree.read),
         beam_size=search.beam_size,
         length_penalty=search.length_penalty,
         truncated=bool(truncated[0]),
@@ -107,25 +101,23 @@ def explain(
 
 
 def _search(
-    text_model: TextModel, search: Search, *inputs: tf.Tensor
+    translator: "Translator", search: Search, *inputs: tf.Tensor
 ) -> tuple[BeamResult, SearchHistory]:
     """Find what a translation finds, bit for bit, and the history."""
 
     def find(*ids: tf.Tensor) -> tuple[BeamResult, SearchHistory]:
-        return text_model.id_model.beam_search_ids(
-            *(search, *map(as_one_sentence, ids)),
-            with_history=True,
+        return translator.id_model.beam_search_ids(
+            search, *map(as_one_sentence, ids), with_history=True
         )
 
     specs = [IDS] * len(inputs)
-    return text_model.graph((explain, search, len(inputs)), find, *specs)(
-        *inputs
-    )
+    graph = translator.graph((explain, search, len(inputs)), find, *specs)
+    return graph(*inputs)
 
 
 def _reread(
     model: Transformer,
-    text_model: TextModel,
+    translator: "Translator",
     source: tf.Tensor,
     written: list[Ids],
 ) -> dict[str, Any]:
@@ -134,18 +126,18 @@ def _reread(
     Returns:
         The attention and the alternatives of an `Explanation`.
     """
-    tokenizer = text_model.tokenizer
+    tokenizer = translator.tokenizer
     memory_spec = tf.TensorSpec(
         [1, None, model.model_config.d_model], model.compute_dtype
     )
     mask_spec = tf.TensorSpec([1, 1, 1, None], tf.bool)
-    with text_model.id_model.weights_in_use():
-        encode = text_model.graph(
+    with translator.id_model.weights_in_use():
+        encode = translator.graph(
             _reread,
             functools.partial(model.encode, return_attention_scores=True),
             IDS,
         )
-        decode = text_model.graph(
+        decode = translator.graph(
             _decode,
             functools.partial(_decode, model),
             IDS,

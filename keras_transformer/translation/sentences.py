@@ -3,6 +3,7 @@
 sentencex, which knows many languages' abbreviations, finds where sentences end.
 """
 
+import dataclasses
 import functools
 import itertools
 import logging
@@ -10,7 +11,7 @@ import re
 import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from keras_transformer.config import UserError
 from keras_transformer.data.languages import language_of, words_of
@@ -167,13 +168,12 @@ class Splitter:
         self,
         n_best: Callable[..., tuple[Sequence, Iterable[bool]]],
         texts: Iterable[str],
-        progress: Callable[[int, int], None] | None = None,
+        batching: Any,
     ) -> tuple[list[str], list[bool]]:
         """Translate each sentence of every text on its own.
 
         A tag that chooses the target language goes before each. `n_best` is
-        that method of a `Translator`; `progress` is called with the number of
-        texts done and in all.
+        that method of a `Translator`, whose progress is told in whole texts.
 
         Returns:
             The translation of each text, and whether a sentence of it was cut
@@ -183,8 +183,8 @@ class Splitter:
         of_texts = [(text, [*self.spans(text)]) for text in texts]
 
         def tell(done: int, total: int) -> None:
-            if progress:
-                progress(done * len(texts) // total, len(texts))
+            if batching.progress:
+                batching.progress(done * len(texts) // total, len(texts))
 
         found, truncated = n_best(
             [
@@ -192,7 +192,7 @@ class Splitter:
                 for text, spans in of_texts
                 for span in spans
             ],
-            progress=tell,
+            batching=dataclasses.replace(batching, progress=tell),
         )
         whole, are_cut = [], []
         best = zip(found, truncated, strict=True)

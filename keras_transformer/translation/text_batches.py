@@ -1,49 +1,131 @@
-"""Any number of texts in batches by length, several of them at a time.
+"""Texts as ids and back, and any number of them in batches by length.
 
 Threads within one matrix product must synchronise, which narrow matrices do not
 repay; independent searches need not.
 
-Axes: B batch, L tokens of the longest text.
+Axes: B batch, N hypotheses of a text.
 """
 
 import contextlib
 import dataclasses
 import itertools
 import logging
-from collections.abc import (
-    Callable,
-    Collection,
-    Generator,
-    Iterable,
-    Sequence,
-)
+import math
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import Search
+from keras_transformer.config import Sampling, Search
 from keras_transformer.data.texts import checked_texts
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
 from keras_transformer.settings import whole_number
-from keras_transformer.translation.alignment import Attention
-from keras_transformer.translation.text_model import (
-    IDS,
-    SEEDS,
-    TextModel,
-)
 
 logger = logging.getLogger("keras_transformer")
 
 _MOST_NUMBERS = 20  # In a message.
 # With this many batches for each thread, their sums do not matter.
 _MANY = 8
+_MAX_SEED = 2**31 - 1
+IDS = tf.TensorSpec([None, None], tf.int32)
+SEEDS = tf.TensorSpec([None, 2], tf.int32)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+class Hypothesis(NamedTuple):
+    """A translation and its length-normalised log-probability in nats."""
+
+    text: str
+    score: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Batching:
+    """How any number of texts are batched, as `Translator.translate` says."""
+
+    batch_tokens: int = 8_192
+    parallel: int | None = None
+    progress: Callable[[int, int], None] | None = None
+
+    def __post_init__(self) -> None:
+        whole_number("batch_tokens", self.batch_tokens)
+        if self.parallel is not None:
+            whole_number("parallel", self.parallel)
+
+    def searches(self, models: Iterable[Any], texts: int) -> int:
+        """Choose how many batches are searched at the same time."""
+        if self.parallel is not None:
+            return self.parallel
+        if texts <= 1 or tf.config.list_physical_devices("GPU"):
+            return 1
+        widths = [
+            model.model_config.d_model
+            if isinstance(model, Transformer)
+            else devices.TOTAL_WIDTH  # One alone.
+            for model in models
+        ]
+        cores, threads = devices.cores(), devices.threads()
+        return devices.searches(None, cores, max(widths), threads, texts)
+
+    def run(
+        self,
+        graph: Callable[..., Result],
+        read: Callable[[Result], Iterable[tf.Tensor]],
+        inputs: Mapping[str, tf.Tensor | tf.RaggedTensor],
+        costs: np.ndarray,
+        pad_id: int,
+        rows: np.ndarray | None = None,
+        parallel: int = 1,
+    ) -> list[Any]:
+        """Call a graph with batches of rows, and tell the progress.
+
+        Args:
+            graph: A function of tensors.
+            read: Turns its result into tensors `(B, ...)`.
+            inputs: Its arguments, in order, for all rows. What is ragged is
+                padded.
+            costs: Cost of each of all rows.
+            pad_id: Fills ragged rows.
+            rows: Numbers of the rows to call it with, and sort by the length of
+                their `source`; by default all, by their costs.
+            parallel: How many calls at the same time.
+
+        Returns:
+            What `read` said of each of all rows; None for one not in `rows`.
+        """
+
+        def of_rows(batch: np.ndarray) -> Result:
+            parts = [tf.gather(each, batch) for each in inputs.values()]
+            return graph(
+                *(
+                    x.to_tensor(pad_id) if isinstance(x, tf.RaggedTensor) else x
+                    for x in parts
+                )
+            )
+
+        lengths = costs
+        if rows is None:
+            rows = np.arange(len(costs))
+        else:
+            lengths = inputs["source"].row_lengths().numpy()
+        planned = batches(rows, lengths, costs, self.batch_tokens, parallel)
+        found: list[Any] = [None] * len(lengths)
+        done = len(found) - len(rows)
+        with contextlib.closing(results(of_rows, planned, parallel)) as called:
+            for batch, result in called:
+                of_batch = (x.numpy() for x in read(result))
+                for row, *of_row in zip(batch, *of_batch, strict=True):
+                    found[row] = of_row
+                done += len(batch)
+                if self.progress:
+                    self.progress(done, len(found))
+        return found
 
 
 def as_bytes(name: str, texts: Sequence[str]) -> list[bytes]:
@@ -66,107 +148,99 @@ def pairs_as_bytes(
     return ones, others
 
 
-def numbered(are_cut: Iterable[bool], first: int = 1) -> str:
-    """Name the lines that were cut, such as "3, 17" or "1, …, 20 and 7 more".
+def source_ids(
+    tokenizer: Any, text: tf.Tensor | Sequence[bytes], longest: int | None
+) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    """Tokenize sources; return which of them were cut after `longest`."""
+    ids, truncated = cut(tokenizer.tokenize(text), longest, tokenizer.ids.blank)
+    if tf.executing_eagerly() and isinstance(tokenizer, Tokenizer):
+        tokenizer.log_unmet(ids.values.numpy())
+    return ids, truncated
 
-    The number of the first line is `first`.
+
+def prefix_ids(
+    tokenizer: Any, prefix: tf.Tensor | Sequence[bytes], longest: int | None
+) -> tf.RaggedTensor:
+    """Tokenize how translations begin, up to `longest` tokens, without end.
+
+    A search uses no more, if `longest` is the limit of a translation.
     """
-    lines = [number for number, is_cut in enumerate(are_cut, first) if is_cut]
-    more = len(lines) - _MOST_NUMBERS
-    named = ", ".join(map(str, lines[:_MOST_NUMBERS]))
-    return named + (f" and {more} more" if more > 0 else "")
+    return tokenizer.target.tokenize(prefix)[:, :-1][:, :longest]
+
+
+def cut(
+    ids: tf.RaggedTensor, longest: int | None, end: tuple[int, ...]
+) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    """Shorten rows, the last of `end` still last; return which were longer."""
+    if longest is None:
+        return ids, tf.zeros([ids.nrows()], tf.bool)
+    truncated = ids.row_lengths() > longest
+    if not end:
+        return ids[:, :longest], truncated
+    ends = tf.fill([ids.nrows(tf.int32), 1], end[-1])
+    return tf.concat([ids[:, :-1][:, : longest - 1], ends], axis=1), truncated
+
+
+def texts_of(
+    tokenizer: Any, result: BeamResult, search: Search
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Detokenize hypotheses; of a search, each text is there once.
+
+    Other pieces may spell the same text. The best score stays, and what is
+    left of N is missing. Drawn texts may repeat.
+
+    Returns:
+        Texts, string `(B, N)`, and scores, float32 `(B, N)`.
+    """
+    texts = tokenizer.detokenize(result.ids)
+    if search.sampling or search.n_best == 1:
+        return texts, result.scores
+    same = texts[:, :, None] == texts[:, None, :]
+    earlier = tf.range(search.n_best)[:, None] > tf.range(search.n_best)
+    repeats = tf.reduce_any(same & earlier, axis=2)
+    texts = tf.where(repeats, "", texts)
+    scores = tf.where(repeats, -math.inf, result.scores)
+    order = tf.argsort(tf.cast(repeats, tf.int32), stable=True)
+    return (
+        tf.gather(texts, order, batch_dims=1),
+        tf.gather(scores, order, batch_dims=1),
+    )
+
+
+def seeds(text: tf.Tensor, sampling: Sampling) -> tf.Tensor:
+    """Make a seed for each text, int32 `(B, 2)`: the user's with a hash.
+
+    So a text always has the same draws, wherever it stands and whatever texts
+    come with it. Without the user's seed, draws are random.
+    """
+    batch = tf.size(text)
+    if sampling.seed is None:
+        return tf.random.uniform([batch, 2], 0, _MAX_SEED, tf.int32)
+    hashes = tf.strings.to_hash_bucket_fast(text, _MAX_SEED)
+    of_user = tf.fill([batch], sampling.seed)
+    return tf.stack([of_user, tf.cast(hashes, tf.int32)], axis=1)
 
 
 def warn_of_cuts(
     are_cut: np.ndarray, longest: int | None, first: int = 1
 ) -> None:
-    """Log which texts were cut, if any; the first one has the number `first`.
+    """Log which texts were cut, such as "3, 17" or "1, …, 20 and 7 more".
 
-    In a file it is the number of the line.
+    The first has the number `first`; in a file it is the number of the line.
     """
-    if are_cut.any():
-        logger.warning(
-            "Cut %d of %d texts after %d tokens: number %s.",
-            *(are_cut.sum(), len(are_cut), longest, numbered(are_cut, first)),
-        )
-
-
-class Hypothesis(NamedTuple):
-    """A translation and its length-normalised log-probability in nats."""
-
-    text: str
-    score: float
-
-
-def search_all(
-    text_model: TextModel,
-    texts: list[bytes],
-    search: Search,
-    prefixes: list[bytes] | None,
-    batch_tokens: int,
-    parallel: int | None,
-    progress: Callable[[int, int], None] | None,
-) -> tuple[list[list[Hypothesis]], np.ndarray]:
-    """Translate texts, as `Translator.n_best` says."""
-    sources, truncated = _source_ids(
-        text_model, texts, search.max_source_length
+    if not are_cut.any():
+        return
+    lines = first + np.flatnonzero(are_cut)
+    named = ", ".join(map(str, lines[:_MOST_NUMBERS]))
+    if len(lines) > _MOST_NUMBERS:
+        named += f" and {len(lines) - _MOST_NUMBERS} more"
+    logger.warning(
+        "Cut %d of %d texts after %d tokens: number %s.",
+        *(len(lines), len(are_cut), longest, named),
     )
-    lengths = sources.row_lengths().numpy()
-    limits = search.max_length or lengths + search.max_extra_length
-    inputs = {"source": sources}
-    if prefixes is not None:
-        longest = int(np.max(limits, initial=0))
-        inputs["prefix"] = text_model.prefix_ids(prefixes, longest)
-    if search.sampling:
-        inputs["seeds"] = text_model.seeds(
-            tf.constant(texts, tf.string), search
-        )
-    special = text_model.tokenizer.ids
-    found = [[Hypothesis("", 0.0)] for _ in texts]
-    # Blank ones are answered.
-    waiting = np.flatnonzero(lengths > len(special.blank))
-    done = len(texts) - len(waiting)
-    parallel = _searches(text_model, parallel, len(waiting))
-    costs = np.maximum(lengths, limits)
-    planned = batches(waiting, lengths, costs, batch_tokens, parallel)
-    if not planned:
-        return found, truncated.numpy()
-    # Traced in this thread, since others lack Keras's settings.
-    graph = _search_graph(text_model, search, tuple(inputs))
-    with contextlib.closing(
-        _apply(graph, inputs.values(), planned, special.pad, parallel)
-    ) as searched:
-        for rows, result in searched:
-            of_rows = (x.numpy() for x in text_model.texts_of(result, search))
-            for row, translations, scores in zip(rows, *of_rows, strict=True):
-                found[row] = _hypotheses(translations, scores)
-            done += len(rows)
-            if progress:
-                progress(done, len(texts))
-    _warn_of_none(found, texts)
-    return found, truncated.numpy()
 
 
-def _source_ids(
-    text_model: TextModel, texts: list[bytes], longest: int | None
-) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """Tokenize sources, and log what the vocabulary has never met."""
-    sources, truncated = text_model.source_ids(texts, longest)
-    if isinstance(text_model.tokenizer, Tokenizer):
-        text_model.tokenizer.log_unmet(sources.values.numpy())
-    return sources, truncated
-
-
-def _hypotheses(texts: np.ndarray, scores: np.ndarray) -> list[Hypothesis]:
-    """Collect one sentence's hypotheses, without empty places."""
-    return [
-        Hypothesis(text.decode("utf-8", "replace"), float(score))
-        for text, score in zip(texts, scores, strict=True)
-        if score > -np.inf
-    ] or [Hypothesis("", -np.inf)]
-
-
-def _warn_of_none(found: list[list[Hypothesis]], texts: list[bytes]) -> None:
+def warn_of_none(found: list[list[Hypothesis]], texts: list[bytes]) -> None:
     """Log which texts a search has found no translation of, if any."""
     pairs = zip(texts, found, strict=True)
     none = [text for text, (best, *_) in pairs if best.score == -np.inf]
@@ -177,147 +251,6 @@ def _warn_of_none(found: list[list[Hypothesis]], texts: list[bytes]) -> None:
             "`no_unknown` or `shortlist`.",
             *(len(none), len(texts), none[0].decode()[:60]),
         )
-
-
-def _searches(text_model: TextModel, asked: int | None, texts: int) -> int:
-    """Choose how many searches run at the same time."""
-    on_gpu = bool(tf.config.list_physical_devices("GPU"))
-    if asked is None and (on_gpu or not texts):
-        return 1
-    return devices.searches(
-        asked,
-        devices.cores(),
-        max(
-            model.model_config.d_model
-            if isinstance(model, Transformer)
-            else devices.TOTAL_WIDTH  # One alone.
-            for model in text_model.id_model.models
-        ),
-        devices.threads(),
-        texts,
-    )
-
-
-def _search_graph(
-    text_model: TextModel, search: Search, inputs: tuple[str, ...]
-) -> Callable[..., BeamResult]:
-    """Trace a search once, for batches of any shape."""
-    # Sources are cut already.
-    search = dataclasses.replace(search, max_source_length=None)
-    if search.sampling:
-        # The seed is an input: a new one needs no new graph.
-        sampling = dataclasses.replace(search.sampling, seed=None)
-        search = dataclasses.replace(search, sampling=sampling)
-
-    def find(source: tf.Tensor, *others: tf.Tensor) -> BeamResult:
-        named = dict(zip(inputs[1:], others, strict=True))
-        return text_model.id_model.search_ids(source, search, **named)
-
-    specs = {"source": IDS, "prefix": IDS, "seeds": SEEDS}
-    return text_model.graph(
-        (search, inputs), find, *(specs[name] for name in inputs)
-    )
-
-
-def score_all(
-    text_model: TextModel,
-    sources: list[bytes],
-    targets: list[bytes],
-    length_penalty: float,
-    batch_tokens: int,
-) -> list[float]:
-    """Score pairs of texts, as `Translator.score` says."""
-    penalty = tf.TensorSpec([], tf.float32)
-    score = text_model.graph(
-        "score", text_model.id_model.score_ids, IDS, IDS, penalty
-    )
-    alpha = tf.constant(length_penalty, tf.float32)
-
-    def of_batch(*ids: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        return score(*ids, alpha)
-
-    found = _read(text_model, of_batch, sources, targets, None, batch_tokens)
-    return [float(score) for score, _ in found]
-
-
-def attention_all(
-    text_model: TextModel,
-    sources: list[bytes],
-    targets: list[bytes],
-    max_source_length: int | None,
-    batch_tokens: int,
-) -> list[Attention]:
-    """Find what targets look at, as `Translator.attention` says."""
-    look = text_model.graph("attention", text_model.attention_ids, IDS, IDS)
-    pieces = text_model.tokenizer.pieces
-    pairs = sources, targets
-    return [
-        Attention(pieces(source), pieces(target), weights)
-        for source, target, weights in _attended(
-            text_model, look, pairs, max_source_length, batch_tokens
-        )
-    ]
-
-
-def mean_attention_all(
-    text_model: TextModel,
-    sources: list[bytes],
-    targets: list[bytes],
-    max_source_length: int | None,
-    batch_tokens: int,
-) -> list[np.ndarray]:
-    """Average what targets look at over layers and heads, each `(T, S)`."""
-    look = text_model.graph("mean", text_model.mean_attention_ids, IDS, IDS)
-    pairs = sources, targets
-    found = _attended(text_model, look, pairs, max_source_length, batch_tokens)
-    return [weights for *_, weights in found]
-
-
-def _attended(
-    text_model: TextModel,
-    look: Callable,
-    pairs: tuple[list[bytes], list[bytes]],
-    max_source_length: int | None,
-    batch_tokens: int,
-) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Return the ids of each pair and its attention, without padding."""
-
-    def of_batch(*ids: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        return *ids, look(*ids)
-
-    found, pad = [], text_model.tokenizer.ids.pad
-    for *ids, weights in _read(
-        text_model, of_batch, *pairs, max_source_length, batch_tokens
-    ):
-        source, target = (of_side[of_side != pad] for of_side in ids)
-        own = weights[..., : len(target), : len(source)]
-        found.append((source, target, own))
-    return found
-
-
-def _read(
-    text_model: TextModel,
-    graph: Callable,
-    sources: list[bytes],
-    targets: list[bytes],
-    max_source_length: int | None,
-    batch_tokens: int,
-) -> list[Any]:
-    """Call a graph with batches of pairs; return what it says of each pair."""
-    tokenizer = text_model.tokenizer
-    if max_source_length is not None:
-        whole_number("max_source_length", max_source_length, least=2)
-    source_ids, _ = _source_ids(text_model, sources, max_source_length)
-    ids = source_ids, tokenizer.target.tokenize(targets)
-    longest = np.maximum(*(side.row_lengths().numpy() for side in ids))
-    everyone = np.arange(len(sources))
-    planned = batches(everyone, longest, longest, batch_tokens)
-    found: list[Any] = [None] * len(sources)
-    for rows, result in _apply(graph, ids, planned, tokenizer.ids.pad):
-        of_rows = (x.numpy() for x in result)
-        for row, *of_row in zip(rows, *of_rows, strict=True):
-            found[row] = of_row
-    return found
 
 
 def batches(
@@ -345,7 +278,6 @@ def batches(
     Returns:
         The rows of each batch.
     """
-    batch_tokens = whole_number("batch_tokens", batch_tokens)
     rows = rows[np.argsort(-lengths[rows], kind="stable")]
     found = _fill(rows, lengths, costs, batch_tokens)
     # If there are many, the last ones are the shortest and soon done.
@@ -372,27 +304,6 @@ def _fill(
         found.append(rows[:count])
         rows = rows[count:]
     return found
-
-
-def _apply(
-    graph: Callable[..., Result],
-    inputs: Collection[tf.Tensor | tf.RaggedTensor],
-    planned: Iterable[np.ndarray],
-    pad_id: int,
-    parallel: int = 1,
-) -> Generator[tuple[np.ndarray, Result], None, None]:
-    """Call a graph with each batch of rows of `inputs`, as `results` does."""
-
-    def of_rows(rows: np.ndarray) -> Result:
-        batch = [tf.gather(each, rows) for each in inputs]
-        return graph(
-            *(
-                x.to_tensor(pad_id) if isinstance(x, tf.RaggedTensor) else x
-                for x in batch
-            )
-        )
-
-    return results(of_rows, planned, parallel)
 
 
 def results(

@@ -1,53 +1,62 @@
-"""Text to text in Python: any number of texts, batched by length."""
+"""Text to text: any number of texts, batched by length.
+
+Axes: B batch, S source length, T target length, P prefix length, N hypotheses,
+L layers, H heads.
+"""
 
 import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import tensorflow as tf
 
 from keras_transformer.config import (
     MAX_SOURCE_LENGTH,
     Search,
     UserError,
 )
-from keras_transformer.data.adapter import TokenizerAdapter
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.decoding.frozen_weights import FrozenWeights
-from keras_transformer.decoding.id_model import IdModel
-from keras_transformer.decoding.prefix_steps import Model
-from keras_transformer.decoding.shortlist import Shortlist
+from keras_transformer.decoding.beam_search import BeamResult
+from keras_transformer.decoding.id_model import IdModel, Model
 from keras_transformer.machine import devices
 from keras_transformer.runs.weights import Runs, Weights
 from keras_transformer.settings import (
     did_you_mean,
     of_kind,
     overridden,
-    whole_number,
 )
-from keras_transformer.translation import explaining, loading, sentences
-from keras_transformer.translation.alignment import Attention, align_pairs
+from keras_transformer.translation import sentences
 from keras_transformer.translation.text_batches import (
+    IDS,
+    SEEDS,
+    Batching,
     Hypothesis,
     as_bytes,
-    attention_all,
-    mean_attention_all,
     pairs_as_bytes,
-    score_all,
-    search_all,
+    prefix_ids,
+    seeds,
+    source_ids,
+    texts_of,
     warn_of_cuts,
+    warn_of_none,
 )
-from keras_transformer.translation.text_model import TextModel
-from keras_transformer.viewing.explanation import Explanation
+
+if TYPE_CHECKING:
+    from keras_transformer.decoding.frozen_weights import FrozenWeights
+    from keras_transformer.decoding.shortlist import Shortlist
+    from keras_transformer.translation.alignment import Attention
+    from keras_transformer.viewing.explanation import Explanation
+
+_BATCHING = Batching()
 
 
 class Translator:
     """A trained model, or several that search together, with its tokenizer.
 
-    A text of nothing but whitespace has one translation, "" with score 0,
-    whatever the prefix.
+    A blank text has one translation, "" with score 0, whatever the prefix.
 
     Args:
         model: The model, or a list of several that search together, of the
@@ -67,7 +76,7 @@ class Translator:
             `ensemble_mean` says what several models average.
 
     Attributes:
-        text_model: The same translation inside a graph, as exports hold it.
+        id_model: The same from ids to ids, inside a graph.
         tokenizer: As given; so are `search`, both languages and `weights`.
 
     Raises:
@@ -83,12 +92,15 @@ class Translator:
         search: Search | None = None,
         source_lang: str = "en",
         target_lang: str = "de",
-        frozen: FrozenWeights | None = None,
-        shortlist: Shortlist | None = None,
+        frozen: "FrozenWeights | None" = None,
+        shortlist: "Shortlist | None" = None,
         weights: Weights | None = None,
     ) -> None:
-        if not isinstance(tokenizer, Tokenizer | TokenizerAdapter):
-            tokenizer = TokenizerAdapter(tokenizer)
+        if not isinstance(tokenizer, Tokenizer):
+            from keras_transformer.data.adapter import TokenizerAdapter
+
+            if not isinstance(tokenizer, TokenizerAdapter):
+                tokenizer = TokenizerAdapter(tokenizer)
         self.tokenizer: Any = tokenizer
         search = Search() if search is None else search
         self.search: Search = of_kind("search", Search, search)
@@ -96,14 +108,21 @@ class Translator:
         self.target_lang = target_lang
         self.weights = weights or Weights()
         mean = self.weights.ensemble_mean
-        self._id_model = IdModel(model, frozen, shortlist, tokenizer.ids, mean)
-        self.text_model = TextModel(self._id_model, tokenizer)
+        self.id_model = IdModel(model, frozen, shortlist, tokenizer.ids, mean)
+        if not tokenizer.fits(self.id_model.vocab_size):
+            raise ValueError(
+                "`model` and `tokenizer` must share one vocabulary. Received: "
+                f"{self.id_model.vocab_size} and {tokenizer.vocab_size} pieces"
+            )
+        # Of ids only: a graph that holds the tokenizer becomes useless once
+        # `tf.random.set_seed` has unloaded its vocabulary.
+        self._graphs: dict[Any, Callable] = {}
         self._is_warned = False  # About texts of several sentences.
 
     @property
     def model(self) -> Any:
         """The model; `UserError` if there are several."""
-        model, *others = self._id_model.models
+        model, *others = self.id_model.models
         if others:
             raise UserError(
                 f"Expected one model, received {1 + len(others)} that search "
@@ -111,26 +130,11 @@ class Translator:
             )
         return model
 
-    @property
-    def operators(self) -> tuple[str, ...]:
-        """Names of the operators in use that not every TensorFlow has."""
-        frozen = self._id_model.frozen
-        return frozen.operators if frozen else ()
-
-    @property
-    def instructions(self) -> tuple[str, ...]:
-        """Names of the instructions in use that not every processor has."""
-        frozen = self._id_model.frozen
-        return frozen.instructions if frozen else ()
-
     @classmethod
     def of(cls, runs: Runs, weights: Weights) -> "Translator":
-        """Load runs whose configurations have been read.
+        """Load runs whose configurations have been read."""
+        from keras_transformer.translation import loading
 
-        Raises:
-            UserError: If a run has no weights or is of another vocabulary, or
-                as from `freeze`.
-        """
         devices.let_memory_grow()  # A training may run on the same GPU.
         return cls(**loading.load(runs, weights))
 
@@ -141,70 +145,36 @@ class Translator:
 
         Later training of the model does not change it. In float32 its logits
         differ from the model's by 1e-5 at most. In bfloat16 weights and
-        activations are rounded to 16 bits; statistics of layer norms, every
-        softmax and all scores stay float32. In int8 each column of a weight
-        matrix has a scale, and so has each row of activations; only products
-        with weights are rounded.
+        activations are rounded; statistics of layer norms, every softmax and
+        all scores stay float32. In int8 only products with weights are rounded.
 
         Args:
             precision: What to multiply in: `"float32"`; `"bfloat16"`, for
                 processors that multiply it (AMX, AVX512-BF16); `"int8"`, for
                 those with VNNI.
             portable: Whether to use only operators that every TensorFlow has.
-                It always does so if there is a GPU, or if TensorFlow lacks the
-                other operators, which are for x86-64 processors.
-
-        Raises:
-            UserError: If `precision` is none of these, or int8 is not
-                available.
+                It always does so with a GPU, or where TensorFlow lacks the
+                others, which are for x86-64 processors.
         """
-        weights = dataclasses.replace(self.weights, precision=precision)
+        from keras_transformer.translation import loading
+
         models, frozen = loading.freeze(
-            self._id_model.models, precision, portable
+            self.id_model.models, precision, portable
         )
         return Translator(
-            *(models, self.tokenizer, self.search),
-            *(self.source_lang, self.target_lang),
-            *(frozen, self._id_model.shortlist),
-            weights,
+            models,
+            self.tokenizer,
+            self.search,
+            self.source_lang,
+            self.target_lang,
+            frozen,
+            self.id_model.shortlist,
+            dataclasses.replace(self.weights, precision=precision),
         )
 
     def search_with(self, **given: Any) -> Search:
-        """Return `search` with other settings.
-
-        Raises:
-            SettingError: If a setting makes no sense.
-            UserError: If a name is unknown.
-        """
+        """Return `search` with other settings."""
         return search_with(self.search, **given)
-
-    @overload
-    def translate(
-        self,
-        texts: Sequence[str],
-        *,
-        n_best: None = None,
-        prefixes: Sequence[str] | None = None,
-        split_sentences: bool | None = None,
-        batch_tokens: int = 8_192,
-        parallel: int | None = None,
-        progress: Callable[[int, int], None] | None = None,
-        **options: Any,
-    ) -> list[str]: ...
-
-    @overload
-    def translate(
-        self,
-        texts: Sequence[str],
-        *,
-        n_best: int,
-        prefixes: Sequence[str] | None = None,
-        split_sentences: bool | None = None,
-        batch_tokens: int = 8_192,
-        parallel: int | None = None,
-        progress: Callable[[int, int], None] | None = None,
-        **options: Any,
-    ) -> list[list[Hypothesis]]: ...
 
     def translate(
         self,
@@ -217,7 +187,7 @@ class Translator:
         parallel: int | None = None,
         progress: Callable[[int, int], None] | None = None,
         **options: Any,
-    ) -> list[str] | list[list[Hypothesis]]:
+    ) -> list[Any]:
         """Translate any number of texts, batched by length.
 
         Args:
@@ -235,23 +205,19 @@ class Translator:
             batch_tokens: Budget of a batch: its texts times the tokens of its
                 longest possible translation.
             parallel: Batches searched at the same time, each with memory of
-                its own; by default what `devices.searches` chooses, or 1 on a
-                GPU. It is fastest with `TF_NUM_INTRAOP_THREADS=1` in the
-                environment before TensorFlow's first operator, as on the
-                command line. An error ends the call once the other batches
-                are done.
+                its own; by default as fits the cores, or 1 on a GPU. It is
+                fastest with `TF_NUM_INTRAOP_THREADS=1` in the environment
+                before TensorFlow's first operator, as on the command line.
             progress: Called with the number of texts done and that of all.
             **options: Other fields of `Search`, such as `beam_size=4`; those
                 left out are taken from the attribute `search`.
 
         Returns:
-            One translation for each text, in order; with `n_best` a list of
-            hypotheses, best first and each text once, which is shorter
-            where fewer exist.
+            One translation for each text, `str`, in order; with `n_best` a
+            list of `Hypothesis`, best first and each text once, which is
+            shorter where fewer exist.
 
         Raises:
-            ValueError: If an option is out of range, `texts` is one `str`, or
-                there are not as many prefixes as texts.
             UserError: If `split_sentences` is combined with `n_best` above 1
                 or `prefixes`, or sentencex is missing.
         """
@@ -261,11 +227,9 @@ class Translator:
         found, truncated = self.n_best(
             texts,
             search,
+            Batching(batch_tokens, parallel, progress),
             prefixes=prefixes,
             split_sentences=split_sentences,
-            batch_tokens=batch_tokens,
-            parallel=parallel,
-            progress=progress,
         )
         warn_of_cuts(truncated, search.max_source_length)
         if n_best is not None:
@@ -276,34 +240,23 @@ class Translator:
         self,
         texts: Sequence[str],
         search: Search,
+        batching: Batching = _BATCHING,
         *,
         prefixes: Sequence[str] | None = None,
         split_sentences: bool | None = False,
-        batch_tokens: int = 8_192,
-        parallel: int | None = None,
-        progress: Callable[[int, int], None] | None = None,
     ) -> tuple[list[list[Hypothesis]], np.ndarray]:
-        """Search as `search` says, and tell which texts were cut.
-
-        The other arguments are those of `translate`.
+        """Translate as `translate` does, and tell which texts were cut.
 
         Returns:
             The hypotheses of each text, best first, with the score NaN for a
             text that was split, and whether each text was cut after
             `max_source_length` tokens, bool `(len(texts),)`.
-
-        Raises:
-            SettingError: If `search` is no `Search`, or `batch_tokens` or
-                `parallel` is not a number from 1 on.
-            UserError: If `split_sentences` is combined with several hypotheses
-                or `prefixes`.
         """
-        beginnings: list[bytes] | None = None
+        begun = None
         if prefixes is None:
             encoded = as_bytes("texts", texts)
         else:
-            encoded, beginnings = pairs_as_bytes(texts=texts, prefixes=prefixes)
-        batch_tokens = whole_number("batch_tokens", batch_tokens)
+            encoded, begun = pairs_as_bytes(texts=texts, prefixes=prefixes)
         of_kind("search", Search, search)
         if split_sentences is not None:
             of_kind("split_sentences", bool, split_sentences)
@@ -314,22 +267,87 @@ class Translator:
             )
             languages = self.source_lang, self.target_lang
             whole, are_cut = sentences.Splitter(*languages).translate(
-                functools.partial(
-                    self.n_best,
-                    search=search,
-                    batch_tokens=batch_tokens,
-                    parallel=parallel,
-                ),
-                *(decoded, progress),
+                functools.partial(self.n_best, search=search), decoded, batching
             )
             found = [[Hypothesis(text, math.nan)] for text in whole]
             return found, np.array(are_cut, bool)
         if split_sentences is None and not self._is_warned:
             self._is_warned = sentences.warn_of_several(decoded)
-        return search_all(
-            *(self.text_model, encoded, search, beginnings),
-            *(batch_tokens, parallel, progress),
+        return self._found(encoded, search, batching, begun)
+
+    def _found(
+        self,
+        texts: list[bytes],
+        search: Search,
+        batching: Batching,
+        prefixes: list[bytes] | None,
+    ) -> tuple[list[list[Hypothesis]], np.ndarray]:
+        """Search for whole texts, as `n_best` says."""
+        sources, truncated = source_ids(
+            self.tokenizer, texts, search.max_source_length
         )
+        lengths = sources.row_lengths().numpy()
+        limits = search.max_length or lengths + search.max_extra_length
+        inputs = {"source": sources}
+        if prefixes is not None:
+            longest = int(np.max(limits, initial=0))
+            inputs["prefix"] = prefix_ids(self.tokenizer, prefixes, longest)
+        if search.sampling:
+            of_texts = tf.constant(texts, tf.string)
+            inputs["seeds"] = seeds(of_texts, search.sampling)
+        special = self.tokenizer.ids
+        # Blank ones are answered.
+        waiting = np.flatnonzero(lengths > len(special.blank))
+        found = [[Hypothesis("", 0.0)] for _ in texts]
+        if not len(waiting):
+            return found, truncated.numpy()
+        rows = batching.run(
+            # Traced in this thread, since others lack Keras's settings.
+            self._search_graph(search, tuple(inputs)),
+            lambda result: texts_of(self.tokenizer, result, search),
+            inputs,
+            np.maximum(lengths, limits),
+            special.pad,
+            waiting,
+            batching.searches(self.id_model.models, len(waiting)),
+        )
+        for row in waiting:
+            found[row] = [
+                Hypothesis(text.decode("utf-8", "replace"), float(score))
+                for text, score in zip(*rows[row], strict=True)
+                if score > -np.inf
+            ] or [Hypothesis("", -np.inf)]
+        warn_of_none(found, texts)
+        return found, truncated.numpy()
+
+    def _search_graph(
+        self, search: Search, names: tuple[str, ...]
+    ) -> Callable[..., BeamResult]:
+        """Trace a search once, for batches of any shape."""
+        # Sources are cut already.
+        search = dataclasses.replace(search, max_source_length=None)
+        if search.sampling:
+            # The seed is an input: a new one needs no new graph.
+            sampling = dataclasses.replace(search.sampling, seed=None)
+            search = dataclasses.replace(search, sampling=sampling)
+
+        def find(*ids: tf.Tensor) -> BeamResult:
+            named = dict(zip(names, ids, strict=True))
+            return self.id_model.search_ids(search=search, **named)
+
+        specs = {"source": IDS, "prefix": IDS, "seeds": SEEDS}
+        return self.graph((search, names), find, *(specs[x] for x in names))
+
+    def graph(
+        self, key: Any, function: Callable, *inputs: tf.TensorSpec
+    ) -> Callable:
+        """Trace a function of ids once, and keep it under the key."""
+        if key not in self._graphs:
+            made = tf.function(function, inputs, autograph=False)
+            # Now: TensorFlow warns when several in a row trace at their first
+            # call.
+            self._graphs[key] = made.get_concrete_function()
+        return self._graphs[key]
 
     def explain(
         self,
@@ -338,12 +356,11 @@ class Translator:
         n_best: int | None = None,
         prefix: str | None = None,
         **options: Any,
-    ) -> Explanation:
+    ) -> "Explanation":
         """Translate a text, and show its attention and its search.
 
-        The translations and their scores are those of `translate` with the
-        same `n_best`, but a text that two hypotheses spell is there twice.
-        With `max_finished`, the best one may depend on `n_best`.
+        Translations and scores are those of `translate` with the same `n_best`,
+        but a text that two hypotheses spell is there twice.
 
         Args:
             text: A source text.
@@ -359,8 +376,6 @@ class Translator:
             NumPy reads.
 
         Raises:
-            ValueError: If `text` or `prefix` is no `str`, or an option is out
-                of range or says to sample.
             UserError: If the model does not say what it attends to.
         """
         if self.search.max_source_length is None:
@@ -368,10 +383,9 @@ class Translator:
         if n_best is None:
             n_best = min(4, self.search_with(n_best=1, **options).beam_size)
         search = self.search_with(n_best=n_best, **options)
-        languages = self.source_lang, self.target_lang
-        return explaining.explain(
-            *(self.text_model, self.model, languages, text, search, prefix)
-        )
+        from keras_transformer.translation import explaining
+
+        return explaining.explain(self, text, search, prefix or "")
 
     def score(
         self,
@@ -385,23 +399,30 @@ class Translator:
 
         Args:
             sources: Source texts; none is cut.
-            targets: A translation of each. The score is that of the pieces
-                into which the tokenizer splits it: a search may have written
-                the same text in other pieces, with another score.
+            targets: A translation of each. The score is that of the tokenizer's
+                pieces: a search may have written others, with another score.
             length_penalty: The exponent alpha; by default that of `search`.
             batch_tokens: Budget of a batch: its pairs times the tokens of its
                 longest text.
 
         Returns:
             Length-normalised log-probabilities in nats, in order.
-
-        Raises:
-            ValueError: If there are not as many targets as sources.
         """
+        from keras_transformer.translation.alignment import read_pairs
+
         search = overridden(self.search, length_penalty=length_penalty)
         pairs = pairs_as_bytes(sources=sources, targets=targets)
-        alpha = search.length_penalty
-        return score_all(self.text_model, *pairs, alpha, batch_tokens)
+        alpha = tf.constant(search.length_penalty, tf.float32)
+        penalty = tf.TensorSpec([], tf.float32)
+        score = self.graph("score", self.id_model.score_ids, IDS, IDS, penalty)
+        found = read_pairs(
+            self,
+            lambda *ids: score(*ids, alpha),
+            pairs,
+            None,
+            batch_tokens,
+        )
+        return [float(score) for score, _ in found]
 
     def attention(
         self,
@@ -410,7 +431,7 @@ class Translator:
         *,
         max_source_length: int | None = None,
         batch_tokens: int = 2_048,
-    ) -> list[Attention]:
+    ) -> "list[Attention]":
         """Compute what each target piece looks at in the source.
 
         Args:
@@ -421,14 +442,17 @@ class Translator:
 
         Returns:
             The pieces and the attention of every layer and head, in order.
-
-        Raises:
-            ValueError: If there are not as many targets as sources.
         """
+        from keras_transformer.translation.alignment import Attention, attended
+
         pairs = pairs_as_bytes(sources=sources, targets=targets)
-        return attention_all(
-            self.text_model, *pairs, max_source_length, batch_tokens
-        )
+        look, pieces = self.id_model.attention_ids, self.tokenizer.pieces
+        return [
+            Attention(pieces(source), pieces(target), weights)
+            for source, target, weights in attended(
+                self, look, pairs, max_source_length, batch_tokens
+            )
+        ]
 
     def align(
         self,
@@ -444,25 +468,23 @@ class Translator:
         `str.split` does where a language has spaces. Attention is the mean over
         all layers and heads, added up over the pieces of the two words.
 
-        Args:
-            sources: As in `attention`, like all other arguments.
-            targets: A translation of each.
-            max_source_length: Tokens after which a source is cut.
-            batch_tokens: Budget of a batch.
+        The arguments are those of `attention`.
 
         Returns:
             For each pair of texts the pairs (source word, target word),
             counted from 0, in the order of the target.
-
-        Raises:
-            ValueError: If there are not as many targets as sources.
         """
-        pairs = pairs_as_bytes(sources=sources, targets=targets)
-        found = mean_attention_all(
-            self.text_model, *pairs, max_source_length, batch_tokens
+        from keras_transformer.translation.alignment import (
+            align_pairs,
+            attended,
         )
+
+        pairs = pairs_as_bytes(sources=sources, targets=targets)
+        look = self.id_model.mean_attention_ids
+        found = attended(self, look, pairs, max_source_length, batch_tokens)
+        means = [weights for *_, weights in found]
         languages = self.source_lang, self.target_lang
-        return align_pairs(found, self.tokenizer, pairs, languages)
+        return align_pairs(means, self.tokenizer, pairs, languages)
 
 
 def search_with(search: Search, **given: Any) -> Search:

@@ -188,10 +188,7 @@ class Explanation:
     def to_html(self) -> str:
         """Write the viewer as HTML for any place in a page."""
         weights = viewer.pack(self.encoder, self.cross, self.decoder)
-        table = viewer.table(
-            self.translations, self.target_lang, self.leaves, self.nodes
-        )
-        return viewer.fragment(self._facts(), weights, table)
+        return viewer.fragment(self._facts(), weights)
 
     def _repr_html_(self) -> str:
         return self.to_html()

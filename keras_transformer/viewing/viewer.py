@@ -1,6 +1,6 @@
 """Writes the viewer of an explanation: HTML that needs nothing else.
 
-Where scripts run, views replace the table. Weights are packed
+Where scripts run, views replace the texts. Weights are packed
 as text, 8 bits each, deflated, base64, which `data.js` reads.
 
 Axes: L layers, H heads, S source pieces, T target pieces, R rows.
@@ -35,39 +35,6 @@ SCRIPTS = (
     "viewer.js",
 )
 TRUNCATED = "The source was too long: only its beginning was translated."
-COLUMNS = ("", "Translation", "Score", "Log-probability", "Tokens", "Ended by")
-
-
-def table(
-    translations: Sequence[str],
-    language: str,
-    leaves: Sequence[int],
-    nodes: Sequence[Node],
-) -> str:
-    """Write the hypotheses returned; -1 is the leaf of an empty translation."""
-    lines = []
-    found = zip(translations, leaves, strict=True)
-    for rank, (text, leaf) in enumerate(found, 1):
-        score, log_prob, tokens, ends_with = 0.0, 0.0, 0, empty_end(nodes)
-        if leaf >= 0:
-            node = nodes[leaf]
-            score, log_prob, tokens = node.score, node.log_prob, node.step + 1
-            ends_with = node.ends_with
-        cells = (
-            str(rank),
-            _isolated(text, side(language)),
-            f"{score:.4f}",
-            f"{log_prob:.4f}",
-            str(tokens),
-            html.escape(ends_with),
-        )
-        row = "".join(f"<td>{cell}</td>" for cell in cells)
-        lines.append(f"<tr>{row}</tr>")
-    heads = "".join(f"<th>{name}</th>" for name in COLUMNS)
-    return (
-        f"<table><thead><tr>{heads}</tr></thead>\n"
-        f"<tbody>{''.join(lines)}</tbody></table>\n"
-    )
 
 
 def side(language: str) -> dict[str, str]:
@@ -106,7 +73,7 @@ def _file(name: str) -> str:
     return (folder / name).read_text(encoding="utf-8")
 
 
-def fragment(facts: dict[str, Any], weights: str, hypotheses: str) -> str:
+def fragment(facts: dict[str, Any], weights: str) -> str:
     """Make the HTML that a notebook shows.
 
     One page may hold several, even the same one twice.
@@ -114,10 +81,9 @@ def fragment(facts: dict[str, Any], weights: str, hypotheses: str) -> str:
     Args:
         facts: The data that `data.js` reads, besides the weights.
         weights: The text of `pack`.
-        hypotheses: The text of `table`.
     """
     cut = TRUNCATED if facts["truncated"] else ""
-    still = _still(facts, cut, hypotheses)
+    still = _still(facts, cut)
     style = _file("viewer.css")
     data = json_for_script({**facts, "cut": cut, "style": style})
     return (
@@ -158,16 +124,20 @@ def _script_element() -> str:
     return f"<script>\n{script()}</script>\n"
 
 
-def _still(facts: dict[str, Any], cut: str, hypotheses: str) -> str:
-    """Write the texts and the table, which need no script."""
+def _still(facts: dict[str, Any], cut: str) -> str:
+    """Write the source and the translations, which need no script."""
     source, written = facts["source"], facts["sourceSide"]
+    translations = "".join(
+        f"<li>{_isolated(text, facts['targetSide'])}</li>"
+        for text in facts["translations"]
+    )
     return (
         '<div style="padding: 0 16px">\n'
         '<h1 style="font-size: 20px">'
         f"{_isolated(_shortened(source), written)}</h1>\n"
         f"<p>Source: {_isolated(source, written)}</p>\n"
         f"{f'<p>{cut}</p>' if cut else ''}"
-        f"{hypotheses}"
+        f"<ol>{translations}</ol>\n"
         "<p>With scripts allowed, the attention of all heads and the whole "
         "search are shown here.</p>\n"
         "</div>\n"

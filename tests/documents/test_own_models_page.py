@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import keras_transformer as kt
 from keras_transformer.decoding.id_model import IdModel
-from keras_transformer.decoding.prefix_steps import has_cached_step
+from keras_transformer.decoding.own_models import has_cached_step
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "guides" / "own_models.md"
 

@@ -106,7 +106,7 @@ def test_a_translation_is_at_most_as_much_longer_as_the_run_says(translator):
     # An end far away lets every hypothesis run to the limit.
     far = translator.search_with(min_length=1_000)
 
-    found = translator.text_model.id_model.search_ids(sources.to_tensor(0), far)
+    found = translator.id_model.search_ids(sources.to_tensor(0), far)
 
     lengths = tf.math.count_nonzero(found.ids[:, 0], axis=1)
     np.testing.assert_array_equal(lengths, sources.row_lengths() + 3)

@@ -71,10 +71,9 @@ def replace_translator(monkeypatch, translate=say_a):
         def of(cls, *arguments):
             return cls()
 
-        def n_best(
-            self, texts, search, progress, parallel, prefixes, split_sentences
-        ):
-            given.update(search=search, prefixes=prefixes, parallel=parallel)
+        def n_best(self, texts, search, batching, prefixes, split_sentences):
+            given.update(search=search, prefixes=prefixes)
+            given.update(parallel=batching.parallel)
             return translate(texts), np.zeros(len(texts), bool)
 
     home = "keras_transformer.translation.translator.Translator"
@@ -85,12 +84,12 @@ def replace_translator(monkeypatch, translate=say_a):
 def replace_search(monkeypatch, translate=say_a):
     """Let a function find translations for a `Translator` that is real."""
 
-    def search_all(text_model, texts, *how):
+    def find(self, texts, *how):
         found = translate([text.decode() for text in texts])
         return found, np.zeros(len(texts), bool)
 
-    home = "keras_transformer.translation.translator.search_all"
-    monkeypatch.setattr(home, search_all)
+    home = "keras_transformer.translation.translator.Translator._found"
+    monkeypatch.setattr(home, find)
 
 
 def on_one_line(text):

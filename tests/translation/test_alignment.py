@@ -7,9 +7,9 @@ import tensorflow as tf
 from small_models import make_model
 
 from keras_transformer import config
+from keras_transformer.decoding.id_model import IdModel
 from keras_transformer.translation.alignment import (
     align_words,
-    attention_weights,
     words_of_pieces,
 )
 from keras_transformer.translation.translator import Translator
@@ -87,7 +87,7 @@ def test_attention_is_what_every_step_of_a_search_sees(small_model):
     source = padded([[5, 9, 17, EOS], [22, EOS]])
     target = padded([[8, 20, 6, 11, EOS], [7, EOS]])
 
-    found = attention_weights(small_model, source, target).numpy()
+    found = IdModel(small_model).attention_ids(source, target).numpy()
 
     # 2 rows, 2 layers, 3 heads, 5 target and 4 source pieces.
     assert found.shape == (2, 2, 3, 5, 4)

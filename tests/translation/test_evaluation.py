@@ -50,11 +50,11 @@ class Phrasebook:
         self.book = book
         self.asked = []
 
-    def n_best(self, texts, search, *, parallel, progress):
+    def n_best(self, texts, search, batching):
         self.asked += texts
-        self.how = search, parallel
-        if progress:
-            progress(len(texts), len(texts))
+        self.how = search, batching.parallel
+        if batching.progress:
+            batching.progress(len(texts), len(texts))
         found = [[Hypothesis(self.book[text], 0.0)] for text in texts]
         return found, np.zeros(len(texts), bool)
 

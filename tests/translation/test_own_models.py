@@ -20,7 +20,7 @@ from small_models import randomise
 
 import keras_transformer as kt
 from keras_transformer.config import Search, SpecialIds
-from keras_transformer.decoding import prefix_steps
+from keras_transformer.decoding import own_models as models_of_others
 from keras_transformer.decoding.id_model import IdModel
 
 VOCAB = 11
@@ -122,7 +122,7 @@ def own(kind):
 
 @pytest.fixture(autouse=True)
 def _said_anew():
-    prefix_steps._say_slower.cache_clear()
+    models_of_others._say_slower.cache_clear()
 
 
 def test_layers_that_a_subclass_adds_are_built_and_saved(tmp_path):
@@ -161,7 +161,7 @@ def test_a_search_follows_what_a_subclass_overrides(kind, is_slower, caplog):
         ids = [hyp[hyp != 0].tolist() for hyp in found.ids[row].numpy()]
         pairs = zip(map(tuple, ids), found.scores[row].numpy(), strict=True)
         assert_same(list(pairs), expected, 1e-4)
-    assert caplog.text.count("runs the whole prefix again") == is_slower
+    assert caplog.text.count("runs the whole target again") == is_slower
 
 
 def test_a_score_is_the_sum_of_a_call_s_log_probabilities():
@@ -416,7 +416,7 @@ def mean_of_source(inputs):
 
 
 def test_a_model_that_sees_padding_is_told_once(caplog):
-    prefix_steps._say_padding_shows.cache_clear()
+    models_of_others._say_padding_shows.cache_clear()
     words = kt.TokenizerAdapter(Codes(), bos_id=1, eos_id=2)
     kt.Translator(copying, words)
     assert not caplog.messages

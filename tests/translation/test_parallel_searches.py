@@ -10,7 +10,7 @@ from keras_transformer.config import Sampling, Search
 from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
 from keras_transformer.translation import text_batches
-from keras_transformer.translation.text_batches import batches
+from keras_transformer.translation.text_batches import Batching, batches
 from keras_transformer.translation.translator import Translator
 
 
@@ -19,12 +19,8 @@ from keras_transformer.translation.translator import Translator
     [
         # A thread each, however wide: 2,048 in all.
         (1, 128, 1, None, 1),
-        (2, 128, 1, None, 2),
-        (2, 512, 1, None, 2),
-        (2, 1024, 1, None, 2),
         (2, 4096, 1, None, 1),
         (16, 128, 1, None, 16),
-        (16, 256, 1, None, 8),
         (16, 512, 1, None, 4),
         (64, 128, 1, None, 16),
         # Operators of as many threads as there are cores.
@@ -211,9 +207,8 @@ def test_translations_do_not_depend_on_how_many_run(translator, texts, options):
         return translator.n_best(
             texts,
             options,
+            Batching(211, at_once),
             prefixes=["eins" if i % 2 else "" for i in range(len(texts))],
-            batch_tokens=211,
-            parallel=at_once,
         )[0]
 
     expected = n_best(1)

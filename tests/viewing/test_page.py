@@ -44,21 +44,6 @@ def test_a_fragment_needs_no_other_file(explanation):
         assert address.startswith("data:")
 
 
-def test_the_table_has_what_the_hypotheses_have(explanation):
-    words = Reader(explanation.to_html()).words
-    for text, leaf in zip(
-        explanation.translations, explanation.leaves, strict=True
-    ):
-        node = explanation.nodes[leaf]
-        at = words.index(text)
-        assert words[at + 1 : at + 5] == [
-            f"{node.score:.4f}",
-            f"{node.log_prob:.4f}",
-            str(node.step + 1),
-            node.ends_with,
-        ]
-
-
 def test_texts_say_their_language_and_from_where_they_are_written():
     made = make_explanation(languages=("ar_EG", "ja"))
     texts = [of for tag, of in Reader(made.to_html()).tags if tag == "bdi"]

@@ -1,9 +1,10 @@
-"""The steps of any model: the whole prefix again for every token.
+"""Models of one's own: what they can do, and their steps by whole calls.
 
-A model need only map ids `((source, target_in))` to logits. That costs more
-than `CachedSteps`, which repeats the decoder of a `Transformer` for one
-position. So a subclass that changes the decoder and not the cached step
-searches by whole prefixes too: the search follows what a call returns.
+A model need only map ids `((source, target_in))` to logits. A step is then a
+call with all that is written, which costs more than `CachedSteps`: those repeat
+the decoder of a `Transformer` for one position. A subclass that changes the
+decoder and not the cached step searches by whole calls too, since the search
+follows what a call returns.
 
 Axes: B batch, W beams, S source length, T target length, V vocabulary,
 t tokens written so far.
@@ -11,24 +12,21 @@ t tokens written so far.
 
 import functools
 import logging
-from typing import Any, TypeAlias
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from keras_transformer.config import SpecialIds, UserError
 from keras_transformer.decoding.beam_search import Shared
-from keras_transformer.decoding.shortlist import Words
+from keras_transformer.decoding.cached_steps import Abilities, CachedSteps
 from keras_transformer.layers import Decoder, DecoderLayer
 from keras_transformer.model import Transformer
 
 logger = logging.getLogger("keras_transformer")
 
-# A Keras model, or a function that maps ids `((source, target_in))` to logits.
-Model: TypeAlias = Any
 
-
-class PrefixSteps:
+class WholeSteps:
     """All that `beam_search` needs to write with any model.
 
     It is made and called as `CachedSteps` is. Its state are the ids of each
@@ -37,10 +35,10 @@ class PrefixSteps:
 
     def __init__(
         self,
-        model: Model,
+        model: Any,
         source: tf.Tensor,
         beam_size: int,
-        words: Words | None = None,
+        words: tuple[tf.Tensor, tf.Tensor] | None = None,
     ) -> None:
         _say_slower(type(model).__name__, isinstance(model, Transformer))
         self._model = model
@@ -54,8 +52,9 @@ class PrefixSteps:
         self, ids: tf.Tensor, position: tf.Tensor, state: Any, shared: Any
     ) -> tuple[tf.Tensor, Any, Any]:
         """Compute the next logits, as `beam_search` asks for them."""
-        if self._words is not None:
-            ids = tf.gather(self._words.ids, ids)
+        words, offsets = self._words or (None, None)
+        if words is not None:
+            ids = tf.gather(words, ids)
         ids = tf.cast(ids, tf.int32)
         written = tf.concat([state, ids[:, :, None]], axis=2)
         beams = ids.shape[1]
@@ -63,9 +62,8 @@ class PrefixSteps:
         source = tf.repeat(shared, beams, axis=0)
         logits = logits_of(self._model, (source, target_in))[:, -1]
         logits = tf.cast(logits, tf.float32)
-        if self._words is not None:
-            logits = tf.gather(logits, self._words.ids, axis=1)
-            logits += self._words.offsets
+        if words is not None:
+            logits = tf.gather(logits, words, axis=1) + offsets
         size = logits.shape[-1] or tf.shape(logits)[-1]
         batch = written.shape[0] or -1
         return tf.reshape(logits, [batch, beams, size]), written, shared
@@ -77,30 +75,34 @@ class PrefixSteps:
         return self.step(ids, position, cache, self.shared.state)[:2]
 
 
-def logits_of(model: Model, inputs: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+def logits_of(model: Any, inputs: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
     """Call a model, dropout off: logits `(B, T, V)`."""
     if isinstance(model, keras.Layer):
         return model(inputs, training=False)
     return model(inputs)
 
 
-def has_cached_step(model: Model) -> bool:
+def abilities_of(model: Any, ids: SpecialIds) -> Abilities:
+    """Check a model, and find what it can do beyond a call."""
+    size = _check_model(model)
+    warn_of_padding(model, ids)
+    steps = CachedSteps if has_cached_step(model) else WholeSteps
+    of_features = isinstance(model, Transformer) and _written_with(
+        type(model), "features", ("call",)
+    )
+    return Abilities(size, steps, of_features, has_attention(model))
+
+
+def has_cached_step(model: Any) -> bool:
     """Return whether `decode_step` says what a call says."""
     return _repeats_a_call(model, "decode_step", "step", ("call", "_run"))
 
 
-def has_attention(model: Model) -> bool:
+def has_attention(model: Any) -> bool:
     """Return whether the attention that a model returns is that of a call."""
     return _repeats_a_call(model, "cross_attention", "call", ()) and all(
         type(layer).call in (Decoder.call, DecoderLayer.call)
         for layer in (model.decoder, *model.decoder.layers)
-    )
-
-
-def scores_features(model: Model) -> bool:
-    """Return whether a call is `embedding.logits` of `features`."""
-    return isinstance(model, Transformer) and _written_with(
-        type(model), "features", ("call",)
     )
 
 
@@ -109,7 +111,7 @@ _OF_A_CALL = ("call", "features", "_decoded")
 
 
 def _repeats_a_call(
-    model: Model, method: str, of_layer: str, of_call: tuple[str, ...]
+    model: Any, method: str, of_layer: str, of_call: tuple[str, ...]
 ) -> bool:
     """Return whether a method, and that of the decoder's layers, follow."""
     if not isinstance(model, Transformer):
@@ -132,13 +134,8 @@ def _written_with(kind: type, method: str, others: tuple[str, ...]) -> bool:
     return False
 
 
-def check_model(model: Model) -> int:
-    """Check what a model returns, and return the size of its vocabulary.
-
-    Raises:
-        UserError: If the model cannot be called with ids of any length, does
-            not return logits, or overrides a method that a call does not use.
-    """
+def _check_model(model: Any) -> int:
+    """Check what a model returns, and return the size of its vocabulary."""
     kind = type(model)
     if isinstance(model, Transformer):
         if not any(
@@ -183,7 +180,7 @@ def check_model(model: Model) -> int:
     return shape[-1]
 
 
-def warn_of_padding(model: Model, ids: SpecialIds) -> None:
+def warn_of_padding(model: Any, ids: SpecialIds) -> None:
     """Tell of a model whose logits depend on the padding behind a source."""
     if isinstance(model, Transformer):
         return
@@ -204,7 +201,7 @@ def _first_line(error: Exception) -> str:
 
 @functools.cache  # Said once.
 def _say_slower(name: str, is_ours: bool) -> None:
-    """Say that a search runs the whole prefix at every token."""
+    """Say that a search runs the whole target at every token."""
     if is_ours:
         why = (
             "it changes the decoder and not the cached step. Override "
@@ -213,7 +210,7 @@ def _say_slower(name: str, is_ours: bool) -> None:
     else:
         why = "it has no cached step like `Transformer.decode_step`."
     logger.warning(
-        "A search with %s runs the whole prefix again for every token, which "
+        "A search with %s runs the whole target again for every token, which "
         "is slower: %s",
         name,
         why,
