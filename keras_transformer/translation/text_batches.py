@@ -221,23 +221,29 @@ def seeds(text: tf.Tensor, sampling: Sampling) -> tf.Tensor:
     return tf.stack([of_user, tf.cast(hashes, tf.int32)], axis=1)
 
 
+def numbered(are_cut: Iterable[bool], first: int = 1) -> str:
+    """Name the lines that were cut, such as "3, 17" or "1, …, 20 and 7 more".
+
+    The number of the first line is `first`.
+    """
+    lines = [number for number, is_cut in enumerate(are_cut, first) if is_cut]
+    more = len(lines) - _MOST_NUMBERS
+    named = ", ".join(map(str, lines[:_MOST_NUMBERS]))
+    return named + (f" and {more} more" if more > 0 else "")
+
+
 def warn_of_cuts(
     are_cut: np.ndarray, longest: int | None, first: int = 1
 ) -> None:
-    """Log which texts were cut, such as "3, 17" or "1, …, 20 and 7 more".
+    """Log which texts were cut, if any; the first one has the number `first`.
 
-    The first has the number `first`; in a file it is the number of the line.
+    In a file it is the number of the line.
     """
-    if not are_cut.any():
-        return
-    lines = first + np.flatnonzero(are_cut)
-    named = ", ".join(map(str, lines[:_MOST_NUMBERS]))
-    if len(lines) > _MOST_NUMBERS:
-        named += f" and {len(lines) - _MOST_NUMBERS} more"
-    logger.warning(
-        "Cut %d of %d texts after %d tokens: number %s.",
-        *(len(lines), len(are_cut), longest, named),
-    )
+    if are_cut.any():
+        logger.warning(
+            "Cut %d of %d texts after %d tokens: number %s.",
+            *(are_cut.sum(), len(are_cut), longest, numbered(are_cut, first)),
+        )
 
 
 def warn_of_none(found: list[list[Hypothesis]], texts: list[bytes]) -> None:
