@@ -36,7 +36,7 @@ from keras_transformer.training.preparation import check_tags
 from keras_transformer.training.request import log_shown, understand
 from keras_transformer.translation.display import SentenceDisplay
 from keras_transformer.translation.evaluation import bleu_tokenizer
-from keras_transformer.translation.text_batches import Hypothesis
+from keras_transformer.translation.text_batches import Batching, Hypothesis
 from keras_transformer.translation.translator import Translator, search_with
 
 # Edunov et al. (2018): shares of words, and places.
@@ -331,8 +331,7 @@ def _make(
                 found, are_cut = translator.n_best(
                     [texts[number] for number in chunks[path]],
                     search,
-                    parallel=parallel,
-                    progress=display,
+                    Batching(parallel=parallel, progress=display),
                 )
                 said = map(pick, chunks[path], found)
                 if not growing.exists():

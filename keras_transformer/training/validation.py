@@ -50,7 +50,7 @@ from keras_transformer.runs.history import History
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training.request import Session
 from keras_transformer.translation import evaluation
-from keras_transformer.translation.text_batches import numbered
+from keras_transformer.translation.text_batches import Batching, numbered
 from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger("keras_transformer")
@@ -207,7 +207,9 @@ class Validator:
             ],
         )
         found, _ = self.translator.n_best(
-            self.sources, self.options, parallel=1, progress=after_batch
+            self.sources,
+            self.options,
+            Batching(parallel=1, progress=after_batch),
         )
         translations = [hypotheses[0].text for hypotheses in found]
         bleu = evaluation.bleu(
