@@ -10,7 +10,7 @@ import bisect
 import itertools
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -18,9 +18,6 @@ import tensorflow as tf
 from keras_transformer.data.languages import words_of
 from keras_transformer.settings import whole_number
 from keras_transformer.translation.text_batches import IDS, Batching, source_ids
-
-if TYPE_CHECKING:
-    from keras_transformer.translation.translator import Translator
 
 _SPACE = "▁".encode()
 _END = b"</s>"
@@ -49,7 +46,7 @@ class Attention(NamedTuple):
 
 
 def attended(
-    translator: "Translator",
+    translator: Any,
     look: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
     pairs: tuple[list[bytes], list[bytes]],
     max_source_length: int | None,
@@ -72,7 +69,7 @@ def attended(
 
 
 def read_pairs(
-    translator: "Translator",
+    translator: Any,
     graph: Callable[..., tuple],
     pairs: tuple[list[bytes], list[bytes]],
     max_source_length: int | None,

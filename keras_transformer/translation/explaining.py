@@ -10,7 +10,7 @@ next tokens, D model width.
 
 import functools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -31,9 +31,6 @@ from keras_transformer.translation.text_batches import (
 from keras_transformer.viewing.explanation import Explanation
 from keras_transformer.viewing.hypotheses import Alternative, Fate, Node
 
-if TYPE_CHECKING:
-    from keras_transformer.translation.translator import Translator
-
 # Next tokens returned for every row, K.
 _LIKELIEST = 8
 # Target tokens to read at a time; all their attention is in memory at once.
@@ -53,7 +50,7 @@ class _Tree(NamedTuple):
 
 
 def explain(
-    translator: "Translator", text: str, search: Search, prefix: str
+    translator: Any, text: str, search: Search, prefix: str
 ) -> Explanation:
     """Explain a translation, as `Translator.explain` says."""
     for name, given in (("text", text), ("prefix", prefix)):
@@ -101,7 +98,7 @@ def explain(
 
 
 def _search(
-    translator: "Translator", search: Search, *inputs: tf.Tensor
+    translator: Any, search: Search, *inputs: tf.Tensor
 ) -> tuple[BeamResult, SearchHistory]:
     """Find what a translation finds, bit for bit, and the history."""
 
@@ -117,7 +114,7 @@ def _search(
 
 def _reread(
     model: Transformer,
-    translator: "Translator",
+    translator: Any,
     source: tf.Tensor,
     written: list[Ids],
 ) -> dict[str, Any]:
