@@ -106,7 +106,7 @@ class BatchPlan:
         self.seed = seed
         self.shuffle = shuffle
         self.row_multiple = row_multiple
-        lengths = corpus.source_lengths, corpus.target_lengths
+        lengths = corpus.source.lengths, corpus.target.lengths
         self._lengths = PaddedLengths(*lengths, length_growth)
         self._ranks, cells, counts = rank_cells(*lengths, self._lengths)
         self._cuts = self._cut(cells, counts)

@@ -106,13 +106,16 @@ def batches(
     return _dataset(records, numbers, planned, count)
 
 
-def stream(plan: BatchPlan, first: int = 0) -> tf.data.Dataset:
-    """Stream training batches without end.
+def stream(
+    plan: BatchPlan, first: int = 0, last: int | None = None
+) -> tf.data.Dataset:
+    """Stream batches of a plan.
 
     Args:
         plan: The plan of the batches.
         first: Number of the first batch over all epochs, from 0: after `n`
             updates from the start it is `n`.
+        last: The number to end before; None for a stream without end.
 
     Returns:
         Dataset of `((source (B, S), target_in (B, T)), target_out (B, T))`,
@@ -120,16 +123,9 @@ def stream(plan: BatchPlan, first: int = 0) -> tf.data.Dataset:
         target with EOS. PAD fills both, and all of a row of padding.
     """
     numbers = tf.data.Dataset.counter(first)
+    if last is not None:
+        numbers = tf.data.Dataset.range(first, last)
     return _dataset(plan.corpus, numbers, _planned_ahead(plan))
-
-
-def evaluation_batches(
-    corpus: TokenisedCorpus, batch_tokens: int
-) -> tf.data.Dataset:
-    """Stream every pair once, shortest first, in the form of `stream`."""
-    plan = BatchPlan(corpus, batch_tokens, shuffle=False)
-    numbers = tf.data.Dataset.range(len(plan))
-    return _dataset(corpus, numbers, plan.epoch(0).__getitem__)
 
 
 def _planned_ahead(plan: BatchPlan) -> Callable[[int], Batch]:

@@ -8,8 +8,11 @@ fewer kinds of phrases (`demo_numbers`).
 
 import datetime
 import functools
+import itertools
 import random
 from collections.abc import Iterator
+
+from babel import dates, numbers
 
 from keras_transformer.config import UserError
 from keras_transformer.data.corpus import DEMO, Corpus
@@ -117,23 +120,20 @@ def _has_sentences(source_lang: str, target_lang: str) -> bool:
 @functools.cache
 def _all_splits() -> dict[str, list[Pair]]:
     """Draw all pairs at once, so that no text can end up in two splits."""
-    draw = random.Random(SEED)
-    kinds = draw.choices(
-        (_number, _spelled_date, _date, _time, _spelled_amount, _amount),
-        weights=(30, 20, 15, 10, 20, 5),
-        # More than needed, since repetitions are dropped.
-        k=2 * sum(SPLIT_SIZES.values()),
+    draw, size = random.Random(SEED), sum(SPLIT_SIZES.values())
+    kinds = (_number, _spelled_date, _date, _time, _spelled_amount, _amount)
+    # More than needed, since repetitions are dropped.
+    drawn = iter(
+        draw.choices(kinds, weights=(30, 20, 15, 10, 20, 5), k=2 * size)
     )
     to_german: dict[str, str] = {}
-    for kind in kinds:
-        if len(to_german) == sum(SPLIT_SIZES.values()):
-            break
-        english, german = kind(draw)
+    while len(to_german) < size:
+        english, german = next(drawn)(draw)
         to_german[english] = german
     # Keep the order drawn, which is random already.
     pairs = iter(to_german.items())
     return {
-        split: [next(pairs) for _ in range(size)]
+        split: list(itertools.islice(pairs, size))
         for split, size in SPLIT_SIZES.items()
     }
 
@@ -162,28 +162,21 @@ def _day(draw: random.Random) -> datetime.date:
 
 def _spelled_date(draw: random.Random) -> Pair:
     """Friday, the third of May, and the year; Freitag, der dritte Mai."""
-    from babel import dates
-
     day = _day(draw)
-
-    def part(pattern: str, language: str) -> str:
-        return dates.format_date(day, pattern, locale=language)
-
-    english = (
-        f"{part('EEEE', 'en')}, the {_spell(day.day, 'en', 'ordinal')} of "
-        f"{part('MMMM', 'en')}, {_spell(day.year, 'en', 'year')}"
+    weekday, month = (
+        [dates.format_date(day, form, locale=x) for x in LANGUAGES]
+        for form in ("EEEE", "MMMM")
     )
-    german = (
-        f"{part('EEEE', 'de')}, der {_spell(day.day, 'de', 'ordinal')} "
-        f"{part('MMMM', 'de')} {_spell(day.year, 'de', 'year')}"
+    return (
+        f"{weekday[0]}, the {_spell(day.day, 'en', 'ordinal')} of {month[0]}, "
+        f"{_spell(day.year, 'en', 'year')}",
+        f"{weekday[1]}, der {_spell(day.day, 'de', 'ordinal')} {month[1]} "
+        f"{_spell(day.year, 'de', 'year')}",
     )
-    return english, german
 
 
 def _date(draw: random.Random) -> Pair:
     """Friday, May 3, 1996, Freitag, 3. Mai 1996; or without weekday."""
-    from babel import dates
-
     day = _day(draw)
     style = draw.choice(("full", "long"))
     english, german = (
@@ -194,8 +187,6 @@ def _date(draw: random.Random) -> Pair:
 
 def _time(draw: random.Random) -> Pair:
     """The train leaves at 3:05 PM. Der Zug fährt um 15:05 Uhr."""
-    from babel import dates
-
     time = datetime.time(draw.randrange(24), draw.randrange(60))
     english, german = draw.choice(EVENTS)
     # The pattern is written out: the default has a no-break space before PM.
@@ -223,8 +214,6 @@ def _spelled_amount(draw: random.Random) -> Pair:
 
 def _amount(draw: random.Random) -> Pair:
     """The book costs €234.50. Das Buch kostet 234,50 €."""
-    from babel import numbers
-
     value = draw.randrange(100, 10 ** draw.randint(3, 5)) / 100
     currency = draw.choice(tuple(CURRENCIES))
     english, german = draw.choice(GOODS)

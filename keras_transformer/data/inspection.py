@@ -3,9 +3,9 @@
 Axes: N pairs.
 """
 
+import array
 import itertools
 import logging
-import operator
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,8 +19,6 @@ from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.texts import Pair
 from keras_transformer.data.tokenizer import Tokenizer
 
-# Pairs looked at together.
-CHUNK = 8192
 # Characters from which on the lengths of two sides tell something.
 TELLING_LENGTH = 20
 # Times the usual ratio of lengths from which on a pair is suspect.
@@ -61,17 +59,17 @@ class Findings(NamedTuple):
 
     def advice(self, too_long: int) -> str:
         """Name what to clean, as one sentence; empty if that is little."""
-        what = {
-            "repeated": self.repeated or 0,
-            "with equal sides": self.equal,
-            f"with one side {FAR} times longer than usual": self.unlike,
-            "with an empty side": self.empty,
-            "too long": too_long,
-        }
+        found = (
+            ("repeated", self.repeated or 0),
+            ("with equal sides", self.equal),
+            (f"with one side {FAR} times longer than usual", self.unlike),
+            ("with an empty side", self.empty),
+            ("too long", too_long),
+        )
         named = [
             f"{count:,} {which} ({100 * count / self.pairs:.1f} %)"
-            for which, count in what.items()
-            if self.pairs and count > NOTICEABLE * self.pairs
+            for which, count in found
+            if count > NOTICEABLE * self.pairs
         ]
         if not named:
             return ""
@@ -121,41 +119,30 @@ class Inspection:
     def __init__(self, corpus: Corpus) -> None:
         self._counts_repeated = not corpus.repeats
         self._pairs = self._equal = self._empty = 0
-        self._hashes = [np.zeros(0, np.int64)]  # (N,) in all
-        self._ratios = [np.zeros(0, np.float32)]  # Of the telling ones.
+        self._hashes, self._ratios = array.array("q"), array.array("f")
 
     def watch(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """Pass pairs on, and count."""
-        rest = iter(pairs)
-        while chunk := list(itertools.islice(rest, CHUNK)):
-            self._count(chunk)
-            yield from chunk
-
-    def _count(self, chunk: Sequence[Pair]) -> None:
-        sides = sources, targets = [[pair[i] for pair in chunk] for i in (0, 1)]
-        # (2, N)
-        lengths = np.stack([np.fromiter(map(len, x), np.int32) for x in sides])
-        space = np.stack(
-            [np.fromiter(map(str.isspace, x), bool) for x in sides]
-        )
-        full = ~(space | (lengths == 0)).any(axis=0)
-        equal = np.fromiter(map(operator.eq, sources, targets), bool)
-        self._pairs += len(chunk)
-        self._empty += int((~full).sum())
-        self._equal += int((equal & full).sum())
-        if self._counts_repeated:
-            hashes = np.fromiter(map(hash, chunk), np.int64)
-            self._hashes.append(hashes[full])
-        source, target = lengths[:, full & (lengths >= TELLING_LENGTH).any(0)]
-        self._ratios.append((target / source).astype(np.float32))
+        for pair in pairs:
+            source, target = pair
+            self._pairs += 1
+            if not source or not target or source.isspace() or target.isspace():
+                self._empty += 1
+            else:
+                self._equal += source == target
+                if self._counts_repeated:
+                    self._hashes.append(hash(pair))
+                if max(len(source), len(target)) >= TELLING_LENGTH:
+                    self._ratios.append(len(target) / len(source))
+            yield pair
 
     def findings(self) -> Findings:
         """Sum up what was read."""
         repeated = None
         if self._counts_repeated:
-            hashes = np.sort(np.concatenate(self._hashes))
+            hashes = np.sort(self._hashes)
             repeated = int((hashes[1:] == hashes[:-1]).sum())
-        ratios = np.concatenate(self._ratios)
+        ratios = np.array(self._ratios)
         usual = float(np.median(ratios)) if len(ratios) else 1.0
         off = np.maximum(ratios / usual, usual / ratios)
         return Findings(

@@ -136,20 +136,16 @@ def read_code(code: str) -> Language:
             f"received {code!r}."
         )
     base, *rest = re.split("[-_]", code)
-    base = base.lower()
-    known = _OTHER_CODES.get(base) or core.get_global("language_aliases").get(
-        base, base
-    )
-    base, *more = known.split("_")
+    aliases = {**core.get_global("language_aliases"), **_OTHER_CODES}
+    base, *more = aliases.get(base.lower(), base.lower()).split("_")
     subtags = [_cased(subtag) for subtag in rest]
     if not any(map(_is_script, subtags)):  # An alias such as sh has one.
         subtags = [x for x in more if _is_script(x) or not rest] + subtags
+    # Otherwise the likely one: of the language in its country, or anywhere.
+    region = next((x for x in subtags if x.isupper()), "")
     likely = core.get_global("likely_subtags")
-    script = next((x for x in subtags if _is_script(x)), None)
-    if script is None:
-        region = next((x for x in subtags if x.isupper()), "")
-        found = likely.get(f"{base}_{region}") or likely.get(base) or ""
-        script = next(filter(_is_script, found.split("_")), "")
+    found = likely.get(f"{base}_{region}") or likely.get(base) or ""
+    script = next(filter(_is_script, [*subtags, *found.split("_")]), "")
     return Language("-".join([base, *subtags]), base, script)
 
 

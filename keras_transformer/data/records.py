@@ -1,5 +1,6 @@
 """Keeps token records on disk, so that no epoch waits for the tokenizer."""
 
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -7,7 +8,7 @@ import pathlib
 import weakref
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,10 +60,6 @@ class Side(NamedTuple):
         ids = np.asarray(np.memmap(f"{stem}.ids", dtype, mode="r"))
         return cls(ids, lengths, starts, _File(f"{stem}.ids"))
 
-    def in_memory(self) -> "Side":
-        """Copy what is needed into memory."""
-        return self._replace(ids=np.array(self.ids), file=None)
-
     def padded(self, rows: np.ndarray, length: int) -> np.ndarray:
         """Gather sentences, PAD after each; a row of -1 is PAD throughout.
 
@@ -103,20 +100,10 @@ class TokenisedCorpus:
         return len(self.source.lengths)
 
     @property
-    def source_lengths(self) -> np.ndarray:
-        return self.source.lengths
-
-    @property
-    def target_lengths(self) -> np.ndarray:
-        return self.target.lengths
-
-    @property
     def num_tokens(self) -> tuple[int, int]:
         """Return the tokens of source and target, including end tokens."""
-        return (
-            int(self.source_lengths.sum(dtype=np.int64)),
-            int(self.target_lengths.sum(dtype=np.int64)),
-        )
+        source, target = self.source.lengths, self.target.lengths
+        return int(source.sum(dtype="int64")), int(target.sum(dtype="int64"))
 
     def gather(
         self, rows: np.ndarray, source_length: int, target_length: int
@@ -170,25 +157,10 @@ class TokenisedCorpus:
                 "found other files; remove or rename what is there."
             )
         directory.parent.mkdir(parents=True, exist_ok=True)
-        dtype = "uint16" if tokenizer.vocab_size <= 2**16 else "int32"
         with files.whole(directory) as partial:
             partial.mkdir()
-            made = _Written(partial, dtype, max_length)
-            rest = iter(pairs)
-            while chunk := list(itertools.islice(rest, CHUNK)):
-                made.append(chunk, tokenizer)
-                if progress is not None:
-                    progress(made.read)
-            if not made.kept:
-                limit = (
-                    f" and at most {max_length} tokens" if max_length else ""
-                )
-                raise config.UserError(
-                    "Expected at least one pair of sentences to keep, received "
-                    f"{made.read}, none with text{limit} on both sides; check "
-                    f"the corpus{' or raise the maximum length' * bool(limit)}."
-                )
-            made.write_header()
+            header = _write(partial, pairs, tokenizer, max_length, progress)
+            (partial / RECORDS_FILE).write_text(files.to_json(header))
         return cls.load(directory)
 
     @classmethod
@@ -218,60 +190,76 @@ class TokenisedCorpus:
 
     def in_memory(self) -> "TokenisedCorpus":
         """Copy what is needed into memory."""
-        return dataclasses.replace(
-            self,
-            source=self.source.in_memory(),
-            target=self.target.in_memory(),
+        source, target = (
+            side._replace(ids=np.array(side.ids), file=None)
+            for side in (self.source, self.target)
         )
+        return dataclasses.replace(self, source=source, target=target)
 
 
-class _Written:
-    """Records that grow in a folder."""
+def _write(
+    folder: pathlib.Path,
+    pairs: Iterable[tuple[str, str]],
+    tokenizer: Tokenizer,
+    max_length: int | None,
+    progress: Callable[[int], None] | None,
+) -> dict[str, Any]:
+    """Write the files of `FILES`, and return their header."""
+    dtype = "uint16" if tokenizer.vocab_size <= 2**16 else "int32"
+    checksums = dict.fromkeys(FILES, 0)
+    read = kept = empty = 0  # Pairs.
+    rest = iter(pairs)
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(open(folder / x, "wb")) for x in FILES]
+        while chunk := list(itertools.islice(rest, CHUNK)):
+            sides, keep, blank = _tokenised(chunk, tokenizer, max_length)
+            read += len(chunk)
+            kept += int(keep.sum())
+            empty += blank
+            columns = [
+                column
+                for ids, lengths in sides
+                for column in (
+                    ids[np.repeat(keep, lengths)].astype(dtype),
+                    lengths[keep].astype(np.int32),
+                )
+            ]
+            for file, name, values in zip(opened, FILES, columns, strict=True):
+                data = values.tobytes()
+                file.write(data)
+                checksums[name] = zlib.crc32(data, checksums[name])
+            if progress is not None:
+                progress(read)
+    if not kept:
+        limit = f" and at most {max_length} tokens" if max_length else ""
+        raise config.UserError(
+            "Expected at least one pair of sentences to keep, received "
+            f"{read}, none with text{limit} on both sides; check the corpus"
+            f"{' or raise the maximum length' * bool(limit)}."
+        )
+    return {
+        "dtype": dtype,
+        "dropped": read - kept - empty,
+        "empty": empty,
+        "checksums": checksums,
+    }
 
-    def __init__(
-        self, folder: pathlib.Path, dtype: str, max_length: int | None
-    ) -> None:
-        self.folder, self.dtype, self.max_length = folder, dtype, max_length
-        for name in FILES:
-            (folder / name).touch()
-        self.checksums = dict.fromkeys(FILES, 0)
-        self.read = self.kept = self.empty = 0  # Pairs.
 
-    def append(
-        self, chunk: Sequence[tuple[str, str]], tokenizer: Tokenizer
-    ) -> None:
-        sources, targets = zip(*chunk, strict=True)
-        sides = [
-            tokenizer.tokenize_many(sources),
-            tokenizer.target.tokenize_many(targets),
-        ]
-        lengths = np.stack([of_side for _, of_side in sides])
-        keep = np.ones(len(chunk), bool)
-        if self.max_length is not None:
-            # A side without text has only the end token.
-            blank = (lengths == 1).any(axis=0)
-            keep = ~blank & (lengths <= self.max_length).all(axis=0)
-            self.empty += int(blank.sum())
-        for side, (ids, of_side) in zip(
-            ("source", "target"), sides, strict=True
-        ):
-            kept_ids = ids[np.repeat(keep, of_side)].astype(self.dtype)
-            self._write(f"{side}.ids", kept_ids)
-            self._write(f"{side}.lengths", of_side[keep].astype(np.int32))
-        self.read += len(chunk)
-        self.kept += int(keep.sum())
-
-    def _write(self, name: str, values: np.ndarray) -> None:
-        data = values.tobytes()
-        with open(self.folder / name, "ab") as file:
-            file.write(data)
-        self.checksums[name] = zlib.crc32(data, self.checksums[name])
-
-    def write_header(self) -> None:
-        header = {
-            "dtype": self.dtype,
-            "dropped": self.read - self.kept - self.empty,
-            "empty": self.empty,
-            "checksums": self.checksums,
-        }
-        (self.folder / RECORDS_FILE).write_text(files.to_json(header))
+def _tokenised(
+    chunk: Sequence[tuple[str, str]],
+    tokenizer: Tokenizer,
+    max_length: int | None,
+) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray, int]:
+    """Return ids and lengths of both sides, whom to keep, and empty pairs."""
+    sources, targets = zip(*chunk, strict=True)
+    sides = [
+        tokenizer.tokenize_many(sources),
+        tokenizer.target.tokenize_many(targets),
+    ]
+    if max_length is None:
+        return sides, np.ones(len(chunk), bool), 0
+    lengths = np.stack([of_side for _, of_side in sides])
+    # A side without text has only the end token.
+    blank = (lengths == 1).any(axis=0)
+    keep = ~blank & (lengths <= max_length).all(axis=0)
+    return sides, keep, int(blank.sum())

@@ -27,6 +27,7 @@ from keras_transformer.config import (
     UserError,
 )
 from keras_transformer.data import batching
+from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.machine import files
@@ -407,15 +408,16 @@ def validation_batches(
     split: str,
     max_extra_length: int = Search.max_extra_length,
 ) -> tf.data.Dataset:
-    """Stream every pair once, as `evaluation_batches`, and log those cut.
+    """Stream every pair once, shortest first, and log those that are cut.
 
     S is at most `longest_source`, the end token included, and T at most
     `max_extra_length` more, where a translation of the longest source ends.
     """
     longest_target = longest_source + max_extra_length
-    batches = batching.evaluation_batches(corpus, batch_tokens)
-    is_long = (np.asarray(corpus.source_lengths) > longest_source) | (
-        np.asarray(corpus.target_lengths) > longest_target
+    plan = BatchPlan(corpus, batch_tokens, shuffle=False)
+    batches = batching.stream(plan, last=len(plan))
+    is_long = (np.asarray(corpus.source.lengths) > longest_source) | (
+        np.asarray(corpus.target.lengths) > longest_target
     )
     if not is_long.any():
         return batches

@@ -193,14 +193,15 @@ def test_a_stream_goes_on_where_another_stopped(skipped):
 
 def test_evaluation_sees_every_pair_once_shortest_first():
     pairs = natural_corpus(pairs=211)
-    dataset = batching.evaluation_batches(pairs, 257)
+    plan = BatchPlan(pairs, 257, shuffle=False)
+    dataset = batching.stream(plan, last=len(plan))
     tokens = [
         ids[ids != PAD]
         for (_, _), target_out in elements(dataset)
         for ids in target_out
     ]
     lengths = [len(ids) for ids in tokens if len(ids)]
-    assert sorted(lengths) == sorted(pairs.target_lengths)
+    assert sorted(lengths) == sorted(pairs.target.lengths)
     widths = [max(a.shape[1], b.shape[1]) for (a, _), b in elements(dataset)]
     assert widths == sorted(widths)
     assert dataset.cardinality() == len(widths)
@@ -344,6 +345,6 @@ def test_no_thread_tunes_what_nobody_can_turn(words):
     for dataset in (
         batching.batches(PAIRS, words, 61),
         batching.stream(BatchPlan(records, 61)),
-        batching.evaluation_batches(records, 61),
+        batching.stream(BatchPlan(records, 61), last=1),
     ):
         assert dataset.options().autotune.enabled is False

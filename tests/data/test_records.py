@@ -57,8 +57,8 @@ def test_records_hold_the_tokens_of_every_pair(tmp_path, small_chunks):
         ids = records.target.padded(np.array([row]), 4)
         words = [*map(int, target.split()), EOS]
         assert ids.tolist() == [words + [PAD] * (4 - len(words))]
-        assert records.target_lengths[row] == len(words)
-    assert records.source_lengths.tolist() == [4] * 11
+        assert records.target.lengths[row] == len(words)
+    assert records.source.lengths.tolist() == [4] * 11
     # Ids of more than 16 bits are kept.
     records = build([("70000", "65536")], tmp_path / "large", words=70_001)
     for side, expected in ((records.source, 70_000), (records.target, 65_536)):
@@ -102,11 +102,11 @@ def test_long_and_empty_training_pairs_are_dropped_and_counted(tmp_path):
     ]
     records = build(pairs, tmp_path / "records", max_length=5)
     assert (len(records), records.dropped, records.empty) == (2, 2, 3)
-    assert records.source_lengths.tolist() == [5, 2]
+    assert records.source.lengths.tolist() == [5, 2]
     # Without a maximum every pair stays.
     records = build([("5 " * 997, "7"), *pairs], tmp_path / "all")
     assert (len(records), records.dropped, records.empty) == (8, 0, 0)
-    assert records.source_lengths[[0, 4, 5]].tolist() == [998, 1, 2]
+    assert records.source.lengths[[0, 4, 5]].tolist() == [998, 1, 2]
 
 
 def test_records_of_another_text_are_replaced_whole_or_not_at_all(
@@ -121,10 +121,10 @@ def test_records_of_another_text_are_replaced_whole_or_not_at_all(
         build(interrupted(), tmp_path / "r")
     assert [path.name for path in tmp_path.iterdir()] == ["r"]
     records = TokenisedCorpus.load(tmp_path / "r")
-    assert (records.source_lengths.tolist(), records.empty) == ([2], 1)
+    assert (records.source.lengths.tolist(), records.empty) == ([2], 1)
     build([("5 5", "7")] * 2, tmp_path / "r")
     records = TokenisedCorpus.load(tmp_path / "r")
-    assert records.source_lengths.tolist() == [3, 3]
+    assert records.source.lengths.tolist() == [3, 3]
 
 
 def test_a_directory_of_other_files_is_left_alone(tmp_path):

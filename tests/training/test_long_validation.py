@@ -14,6 +14,7 @@ from sample_runs import digit_arguments, make_run, train_on_digits
 from keras_transformer.__main__ import main
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, ModelConfig
 from keras_transformer.data import batching
+from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.runs import checkpoints
 from keras_transformer.runs.averaging import AVERAGE, Chosen, final_result
 from keras_transformer.runs.history import read_history
@@ -80,7 +81,8 @@ def test_long_pairs_are_cut_on_both_sides_and_named(caplog):
 def test_without_long_pairs_the_batches_are_as_they_were(caplog):
     pairs = corpus_of([5, 13, 4], [6, 3, 63])
     found = validation_batches(pairs, 64, longest_source=13, split="val")
-    expected = batching.evaluation_batches(pairs, 64)
+    plan = BatchPlan(pairs, 64, shuffle=False)
+    expected = batching.stream(plan, last=len(plan))
     np.testing.assert_equal(
         [*found.as_numpy_iterator()], [*expected.as_numpy_iterator()]
     )

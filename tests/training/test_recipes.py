@@ -213,7 +213,7 @@ def test_the_readme_tells_the_padding(corpus, plan):
         text,
     )
     told = [float(x.replace(",", "")) for x in found.groups()]
-    source, target = corpus.source_lengths, corpus.target_lengths
+    source, target = corpus.source.lengths, corpus.target.lengths
     assert told == [
         np.median(source),
         round(source.mean()),
