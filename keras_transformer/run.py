@@ -105,12 +105,8 @@ class Run:
     ) -> "Run":
         """Return this run with other weights where they are not None."""
         run = copy.copy(self)
-        run.weights = overridden(
-            self.weights,
-            average=average,
-            precision=precision,
-            shortlist=shortlist,
-        )
+        given = dict(average=average, precision=precision, shortlist=shortlist)
+        run.weights = overridden(self.weights, **given)
         return run
 
     @property

@@ -218,12 +218,9 @@ ARGUMENTS += "  def __init__(self):\n    super().__init__({})\nmodel = Mine"
     "source, heads",
     [
         (CATALOG.format("TransformerBase"), 8),
-        (CATALOG.format("TransformerBaseSharedEmbeddings"), 8),
         (CATALOG.format("TransformerBig"), 16),
-        (CATALOG.format("TransformerBigSharedEmbeddings"), 16),
         (ARGUMENTS.format("num_layers=3"), 8),
-        (ARGUMENTS.format("source, target, num_heads=7"), 7),
-        (ARGUMENTS.format("ffn_activation=tf.nn.relu, num_heads=5"), 5),
+        (ARGUMENTS.format("a, b, ffn_activation=tf.nn.relu, num_heads=7"), 7),
     ],
 )
 def test_the_heads_are_those_of_the_description(tmp_path, source, heads):
@@ -234,18 +231,9 @@ def test_the_heads_are_those_of_the_description(tmp_path, source, heads):
 @pytest.mark.parametrize(
     "source, message",
     [
-        (
-            CATALOG.format("TransformerBaseRelative"),
-            "setting model is .*Relative",
-        ),
         (CATALOG.format("NMTMediumV1"), "model is 'NMTMediumV1', expected"),
         (ARGUMENTS.format("ffn_activation=tf.nn.gelu"), "ffn_activation is"),
-        (
-            ARGUMENTS.format("position_encoder_class=None"),
-            "its setting position_encoder_class is 'None'",
-        ),
         (ARGUMENTS.format("a, b, 6, 512, 4, 2048"), "then names for all"),
-        (ARGUMENTS.format("*parts"), "then names for all"),
         (ARGUMENTS.format("**params"), "then names for all"),
         (ARGUMENTS.format("num_heads=HEADS"), "num_heads is .* a number"),
         ("model = 3", "one opennmt.models.Transformer, found 0"),
@@ -275,9 +263,7 @@ def test_the_end_of_a_source_is_what_the_data_says():
     "tokenization",
     [
         None,
-        {"type": "SpaceTokenizer"},
         {"mode": "aggressive", "bpe_model_path": "bpe"},
-        {"mode": "none", "sp_model_path": "sp.model", "joiner_annotate": True},
     ],
 )
 def test_a_tokenization_without_sentencepiece_is_refused(tokenization):

@@ -34,14 +34,12 @@ def test_a_card_of_a_later_version_is_read_and_a_missing_one_is_none(tmp_path):
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "[]", "{}", '{"scores": 7}', "\ufeff"),
+        *("", "[]", "{}"),
         *(
             json.dumps({**dataclasses.asdict(CARD), **field})
             for field in (
                 {"search": [1, 2]},
-                {"search": "n_best"},
                 {"scores": ["BLEU"]},
-                {"source_lang": 7},
                 {"weights": None},
                 {"examples": [["a"]]},
             )
@@ -190,8 +188,6 @@ def test_an_export_that_searches_as_no_evaluation_has_no_scores(run, how):
     [
         {"precision": "int8"},
         {"beam_size": 1},
-        {"length_penalty": 1.0},
-        {"max_finished": 4},
         {"shortlist": "some/file.tsv"},
     ],
 )
