@@ -339,7 +339,7 @@ class Run:
         from keras_transformer.exporting import saved_model
 
         logger.info("Tracing the signatures of %s", self.path)
-        card = used._card(
+        card = self.card(
             translator.weights,
             search,
             precision or used.weights.precision,
@@ -349,7 +349,7 @@ class Run:
 
     def card(
         self,
-        average: int | None = None,
+        weights: Weights | None = None,
         search: Search | None = None,
         precision: str = "float32",
         shortlist: bool = False,
@@ -360,7 +360,7 @@ class Run:
         settings as the export.
 
         Args:
-            average: As in `translator`.
+            weights: Those that were loaded; by default those to load now.
             search: How the export searches; by default as the run.
             precision: As in `export`.
             shortlist: Whether the export has a shortlist.
@@ -368,8 +368,10 @@ class Run:
         Raises:
             UserError: If there are no weights.
         """
-        used = self.using(average)
-        return used._card(used.chosen(), search, precision, shortlist)
+        from keras_transformer.translation.model_card import make_card
+
+        weights = weights or self.chosen()
+        return make_card(self.runs, weights, search, precision, shortlist)
 
     def chosen(self) -> Weights:
         """Choose the weights to translate with, without loading them."""
@@ -378,11 +380,6 @@ class Run:
         average = self.weights.average
         found = [choose(path, run, average) for path, run in self.runs]
         return dataclasses.replace(self.weights, chosen=tuple(found))
-
-    def _card(self, weights: Weights, *how: Any) -> "ModelCard":
-        from keras_transformer.translation.model_card import make_card
-
-        return make_card(self.runs, weights, *how)
 
     def __repr__(self) -> str:
         others = ""
