@@ -305,7 +305,7 @@ def _tokenizer(folder: pathlib.Path, pieces: Sequence[str]) -> PairedTokenizer:
             f"subword-nmt ({merges.name}), which is not supported; take a "
             f"release with {source.name} and {target.name}."
         )
-    models = read_sentencepiece(source), read_sentencepiece(target)
+    models = map(read_sentencepiece, (source, target))
     return PairedTokenizer(pack(*models, pieces))
 
 
@@ -313,21 +313,15 @@ def _paths(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
     """Find weights and vocabulary, as `decoder.yml` names them."""
     path = folder / DECODER
     said = _settings(read_bytes(path), path)
-    found = []
-    for setting, wanted in (
-        ("models", "one model"),
-        ("vocabs", "one vocabulary for both sides"),
-    ):
+
+    def named(setting: str) -> pathlib.Path:
         names = said.values.get(setting)
-        if (
-            not isinstance(names, list)
-            or not all(isinstance(name, str) for name in names)
-            or len(set(names)) != 1
-        ):
-            said.refuse(setting, wanted)
+        if not isinstance(names, list) or len(set(map(str, names))) != 1:
+            said.refuse(setting, "one, for both sides")
         # The paths come from the training machine; the files lie beside.
-        found.append(folder / pathlib.PurePath(names[0]).name)
-    return found[0], found[1]
+        return folder / pathlib.PurePath(str(names[0])).name
+
+    return named("models"), named("vocabs")
 
 
 def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:

@@ -153,9 +153,8 @@ def read_heads(folder: pathlib.Path) -> int:
             models.append(call)
     if len(models) != 1:
         raise UserError(
-            f"{path} cannot be imported: expected a name of OpenNMT-tf's "
-            "catalogue or one opennmt.models.Transformer, found "
-            f"{len(models)}."
+            f"Expected in {path} a name of OpenNMT-tf's catalogue or one "
+            f"opennmt.models.Transformer, found {len(models)}."
         )
     (model,) = models
     # Names only: a position or a dictionary does not show what it sets.
@@ -205,16 +204,12 @@ def read_side(data: Mapping[str, Any], side: str, folder: pathlib.Path) -> Side:
     text = path.read_bytes().decode("utf-8", "replace")
     lines = text.removesuffix("\n").split("\n")
     vocabulary = tuple(line.removesuffix("\r") for line in lines)
-    if vocabulary[:3] != (_PADDING, _BEGIN, _END):
+    is_special = vocabulary[:3] == (_PADDING, _BEGIN, _END)
+    if not is_special or len(set(vocabulary)) < len(vocabulary):
         raise UserError(
             f"Expected {_PADDING}, {_BEGIN} and {_END} as the first lines of "
-            f"{path}, received {', '.join(vocabulary[:3])}; give the "
-            "vocabulary that the model was trained with."
-        )
-    if len(set(vocabulary)) < len(vocabulary):
-        raise UserError(
-            f"{path} has a piece twice; give the vocabulary that the model was "
-            "trained with."
+            f"{path}, and no piece twice, received {', '.join(vocabulary[:3])} "
+            "or one twice; give the vocabulary that the model was trained with."
         )
     return Side(vocabulary, _sentencepiece(data, side, folder))
 

@@ -35,7 +35,7 @@ NAMED = "checkpoint is not of a whole model"
     [
         ("hf", "source.spm", POINTER, "source.spm is a pointer of git-lfs"),
         ("hf", "model.safetensors", POINTER, "safetensors is a pointer of"),
-        ("npz", "decoder.yml", b"models: [1]\nvocabs: [a]", UNREADABLE),
+        ("npz", "decoder.yml", b"models: [1]\nvocabs: [a]", "1 is missing"),
         (
             *(
                 "npz",
