@@ -306,9 +306,9 @@ def _make(
         "shortlist": words and files.checksum(words),
         **dataclasses.asdict(search),
     }
-    for found in (folder, growing):
-        if found.exists():
-            _check_origin(found, origin)
+    for place in (folder, growing):
+        if place.exists():
+            _check_origin(place, origin)
     if folder.exists():
         if (folder / _CHUNKS).exists():  # A process was killed before that.
             files.remove(folder / _CHUNKS)
@@ -333,13 +333,13 @@ def _make(
                     search,
                     Batching(parallel=parallel, progress=display),
                 )
-                said = map(pick, chunks[path], found)
+                picked = map(pick, chunks[path], found)
                 if not growing.exists():
                     with files.whole(growing) as made:
                         (made / _CHUNKS).mkdir(parents=True)
                         (made / _ORIGIN).write_text(json.dumps(origin))
                 with files.open_whole(path) as file:
-                    for text, is_cut in zip(said, are_cut, strict=True):
+                    for text, is_cut in zip(picked, are_cut, strict=True):
                         file.write(_line("" if is_cut else text))
                 display.end_chunk(len(chunks[path]))
     pairs: list[Pair] = []

@@ -305,7 +305,7 @@ def _tokenizer(folder: pathlib.Path, pieces: Sequence[str]) -> PairedTokenizer:
             f"subword-nmt ({merges.name}), which is not supported; take a "
             f"release with {source.name} and {target.name}."
         )
-    models = map(read_sentencepiece, (source, target))
+    models = read_sentencepiece(source), read_sentencepiece(target)
     return PairedTokenizer(pack(*models, pieces))
 
 

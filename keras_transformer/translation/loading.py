@@ -25,7 +25,8 @@ def load(runs: Runs, weights: Weights) -> dict[str, Any]:
     """
     first, run = runs[0]
     tokenizer = load_vocabulary(first, run)
-    models, chosen = [], []
+    models: list[Transformer] = []
+    chosen = []
     for path, config in runs:
         own = load_vocabulary(path, config) if models else tokenizer
         if own.model != tokenizer.model:
