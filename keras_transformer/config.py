@@ -73,8 +73,7 @@ class ModelConfig:
     )
     decoder_layers: int | None = setting(
         None,
-        "layers of the decoder, if not `num_layers`; a decoder layer runs "
-        "once for every token written, an encoder layer once for a text",
+        "layers of the decoder, if not `num_layers`",
         metavar="N",
     )
     d_model: int = setting(
@@ -145,8 +144,7 @@ class ModelConfig:
     attention_bias: bool = setting(
         False,
         "whether the projections of queries and of the output have a bias, "
-        "unlike the paper's; a key bias cancels in the softmax, a value bias "
-        "is absorbed by the output bias",
+        "unlike the paper's; one of keys or values would be redundant",
         flag=False,
         of_layers=True,
     )
@@ -156,8 +154,7 @@ class ModelConfig:
     norm_first: bool = setting(
         False,
         "normalise the input of each sub-layer and the output of each "
-        "stack instead of the sum after each sub-layer (pre-norm); a small "
-        "model then learns from the first hundred updates on",
+        "stack instead of the sum after each sub-layer (pre-norm)",
         of_layers=True,
     )
     first_position: int = setting(
@@ -465,11 +462,7 @@ SETTINGS: Mapping[str, dataclasses.Field] = MappingProxyType(
 
 
 def head_width(name: str, d_model: int, num_heads: int) -> int:
-    """Return the default width of a head, `d_model / num_heads` (3.2.2).
-
-    Raises:
-        SettingError: If that is no whole number of at least 1.
-    """
+    """Return the default width of a head, `d_model / num_heads` (3.2.2)."""
     if num_heads < 1 or d_model % num_heads or d_model < num_heads:
         raise SettingError(
             "d_model",
@@ -481,9 +474,5 @@ def head_width(name: str, d_model: int, num_heads: int) -> int:
 
 
 def checked(name: str, value: Any) -> Any:
-    """Check a setting by its name, and give it its field's type.
-
-    Raises:
-        SettingError: If the value makes no sense.
-    """
+    """Check a setting by its name, and give it its field's type."""
     return checked_value(SETTINGS[name], value)

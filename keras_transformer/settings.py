@@ -24,9 +24,8 @@ Target = TypeVar("Target")
 class UserError(Exception):
     """An error caused by user input.
 
-    The message is one sentence with the names of arguments in backticks. The
-    command lines print it with flags in their place, on standard error, and
-    exit with 2.
+    The message is one sentence with the names of arguments in backticks;
+    command lines print it with flags in their place, and exit with 2.
     """
 
     def _render_traceback_(self) -> list[str]:
@@ -35,11 +34,7 @@ class UserError(Exception):
 
 
 class JobError(Exception):
-    """The job started but cannot continue.
-
-    The command lines print its message, one sentence, on standard error and
-    exit with 1.
-    """
+    """The job started but cannot continue: one sentence, and exit with 1."""
 
 
 class SettingError(UserError, ValueError):
@@ -51,8 +46,7 @@ class SettingError(UserError, ValueError):
         super().__init__(
             f"Expected `{setting}` to be {expected}, received {shown}."
         )
-        self.setting = setting
-        self.expected = expected
+        self.setting, self.expected = setting, expected
         self.received = received
 
     def __reduce__(self) -> tuple:
@@ -66,8 +60,8 @@ class Setting:
     Attributes:
         help: A phrase without a full stop, for the flag's help and a line
             of a docstring.
-        within: The interval of allowed numbers, such as `"[0, 1)"`. Whole
-            numbers count something: they are at least 1 if it is not given.
+        within: The interval of allowed numbers, such as `"[0, 1)"`; for whole
+            numbers, which count something, those from 1 on if not given.
         choices: All allowed values, where they are few.
         flag: Whether command lines have a flag for it.
         metavar: What the flag's help calls the value.
@@ -260,14 +254,11 @@ def _spelled_out(target: Target, fields: list[dataclasses.Field]) -> Target:
     own = dict(signature.parameters)
     del own["settings"]
     left = [field for field in fields if field.name not in own]
-    rest = [inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)]
-    function.__signature__ = signature.replace(
-        parameters=[
-            *own.values(),
-            *map(_parameter_of, left),
-            *(rest if is_class else ()),
-        ]
-    )
+    parameters = [*own.values(), *map(_parameter_of, left)]
+    if is_class:
+        rest = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
+        parameters.append(rest)
+    function.__signature__ = signature.replace(parameters=parameters)
     if target.__doc__:  # Not under python -OO.
         target.__doc__ = re.sub(
             r"^ +\*\*settings: .*\n(?: {12,}.*\n)*",

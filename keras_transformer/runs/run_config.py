@@ -167,10 +167,8 @@ class RunConfig:
 
     @property
     def longest_source(self) -> int:
-        """Tokens after which a validation or test source is cut.
-
-        A model is judged on all lengths that it was trained on.
-        """
+        """Tokens after which a validation or test source is cut."""
+        # A model is judged on all lengths that it was trained on.
         return max(self.training.max_length, MAX_SOURCE_LENGTH)
 
     def with_changes(

@@ -22,6 +22,7 @@ from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.inspection import Inspection, Row
 from keras_transformer.data.records import TokenisedCorpus
+from keras_transformer.data.texts import Pair
 from keras_transformer.machine import devices, exhaustion
 from keras_transformer.model import Transformer
 from keras_transformer.settings import with_settings
@@ -103,7 +104,7 @@ def costs_of(session: Session) -> Table:
 def planned(session: Session) -> tuple[Session, BatchPlan, list[Row]]:
     """Plan the batches of the head of the text, and look through all of it."""
     run, corpus = session.run, session.open_text()
-    looking, head = Inspection(corpus), []
+    looking, head = Inspection(corpus), list[Pair]()
     with heartbeat("Looking through the text"):
         for pair in looking.watch(corpus.pairs(run.train_split)):
             if len(head) < HEAD_PAIRS:
