@@ -35,12 +35,19 @@ _IGNORABLE = (
     *("\uffa0\uffa0", "\U0001bca0\U0001bca3", "\U0001d173\U0001d17a"),
     "\U000e0000\U000e0fff",
 )
+# Categories of characters that show nothing.
+_INVISIBLE = ("Zs", "Zl", "Zp", "Cc", "Cf")
 _SPACES = "\t\n\v\f\r\x85\u1680\u2028\u2029"  # No compatibility forms.
 # Typographic quotes, dashes and the like: each stands for the first of its
 # row that has a piece.
 _ALIKE = ("'’‘‚‛′ʼ´`‹›", '"”“„‟″«»', "-‐‑–—‒―−", "/⁄", "~～")
 # Half-width katakana write the mark of voicing as a character of its own.
 _KATAKANA, _VOICED = range(0xFF66, 0xFF9E), "\uff9e\uff9f"
+
+
+def is_visible(text: str) -> bool:
+    """Return whether a text has a character that shows something."""
+    return any(unicodedata.category(x) not in _INVISIBLE for x in text)
 
 
 def for_sources(model: bytes, pieces: Iterable[str] | None = None) -> bytes:

@@ -9,20 +9,15 @@ a target survives `detokenize(target.tokenize(text))` unchanged: a character
 without a piece is spelled in bytes. Bytes that are not UTF-8 become U+FFFD.
 """
 
-import collections
 import contextlib
 import contextvars
 import functools
-import io
 import logging
 import os
 import pathlib
 import re
-import tempfile
-import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -35,8 +30,7 @@ from keras_transformer.data import (
     sentencepiece_file,
     source_reading,
 )
-from keras_transformer.data.sample import Sample
-from keras_transformer.data.symbols import TOKENIZER_FILE, Form, read_symbols
+from keras_transformer.data.symbols import TOKENIZER_FILE, read_symbols
 from keras_transformer.data.texts import checked_texts, place_named
 from keras_transformer.machine import files
 from keras_transformer.settings import checked_value, whole_number
@@ -50,21 +44,8 @@ SOURCE, TARGET = "source", "target"
 # The start of a file of two vocabularies, as `paired_tokenizer` writes it.
 ZIP = b"PK"
 NUM_SPECIAL = len(_SPECIAL_IDS)  # They come first.
-# The four roles, the 256 bytes that spell rare characters, and the space.
-RESERVED_PIECES = NUM_SPECIAL + 256 + 1
-# Beyond this many sentences, a random sample trains the vocabulary.
-MAX_TRAINING_SENTENCES = 5_000_000
-# A character seldomer than this share of the text is spelled in bytes. A model
-# learns from such what bytes mean, and can copy characters that it never saw.
-RARE = 1 / 100_000
-# Likewise of those that show nothing, since a source reads them as a space or
-# nothing: a few stray ones are better no piece.
-RARE_BLANK = 1 / 10_000
-# Of characters that show nothing, and a text of them alone.
-_INVISIBLE_CATEGORIES = ("Zs", "Zl", "Zp", "Cc", "Cf")
+# A text of characters that show nothing.
 _INVISIBLE = r"[\p{Z}\p{Cc}\p{Cf}]*"
-# In bytes; sentencepiece skips longer sentences.
-MAX_SENTENCE_BYTES = 65_536
 
 
 class Tokenizer(tf.Module):
@@ -188,8 +169,7 @@ class Tokenizer(tf.Module):
 
         Args:
             sentences: Sentences of both languages; iterated once. If there
-                are more than `MAX_TRAINING_SENTENCES`, a random sample is
-                used.
+                are more than five million, a random sample is used.
             vocab_size: Number of pieces, more than 261. If the sentences
                 cannot fill this size, the largest possible one is used and a
                 warning logged. Characters that are less than one in 100,000
@@ -208,12 +188,14 @@ class Tokenizer(tf.Module):
                 sentence holds any text, a sentence is not a text, the only text
                 is the name of a file, or there is no such `normalization`.
         """
+        from keras_transformer.data import learning
+
         vocab_size = whole_number("vocab_size", vocab_size)
         checked_value(config.SETTINGS["normalization"], normalization)
         symbols = list(checked_texts("symbols", symbols))
         if symbols:
             read_symbols(symbols, "NFKC" if normalization == "nfkc" else "NFC")
-        reserved = RESERVED_PIECES + len(symbols)
+        reserved = learning.RESERVED_PIECES + len(symbols)
         if vocab_size <= reserved:
             also = f", {len(symbols)} symbols" if symbols else ""
             raise config.UserError(
@@ -224,23 +206,9 @@ class Tokenizer(tf.Module):
         if not isinstance(path, str | os.PathLike):
             raise config.SettingError("path", "the file to write", path)
         path = pathlib.Path(path)
-        # Keep it in a file: characters are counted before pieces are learnt.
-        with tempfile.TemporaryDirectory(
-            dir=path.parent, prefix=files.PARTIAL
-        ) as folder:
-            texts = checked_texts("sentences", sentences, in_utf_8=True)
-            _refuse_a_path(sentences)
-            file = f"{folder}/sentences.txt"
-            text = Sample(file, texts, MAX_TRAINING_SENTENCES)
-            if normalization == "nfkc":
-                named = {"normalization_rule_name": "nmt_nfkc"}
-                model = _train_model(text, vocab_size, symbols, named)
-            else:
-                file = os.path.join(folder, "rules.tsv")
-                sentencepiece_file.write_rules(file)
-                named = {"normalization_rule_tsv": file}
-                model = _train_model(text, vocab_size, symbols, named)
-                model = sentencepiece_file.with_named_rules(model)
+        model = learning.learn(
+            sentences, vocab_size, path.parent, symbols, normalization
+        )
         tokenizer = cls(model)
         if tokenizer.vocab_size != vocab_size:
             logger.warning(
@@ -329,7 +297,9 @@ class Tokenizer(tf.Module):
             SettingError: If `texts` is a single `str`.
         """
         checked_texts("texts", texts)
-        texts = [text if _is_visible(text) else "" for text in texts]
+        texts = [
+            text if source_reading.is_visible(text) else "" for text in texts
+        ]
         with place_named("texts", texts):
             found = self._words.tokenize(texts) if self._words else None
         if found is None:
@@ -410,12 +380,6 @@ class Tokenizer(tf.Module):
         return [self._pieces.IdToPiece(int(piece_id)) for piece_id in ids]
 
 
-def _is_visible(text: str) -> bool:
-    return any(
-        unicodedata.category(x) not in _INVISIBLE_CATEGORIES for x in text
-    )
-
-
 def read_model(path: str | os.PathLike) -> tuple[pathlib.Path, bytes]:
     """Read a file of a vocabulary, or that in a run directory.
 
@@ -463,90 +427,3 @@ def own_operators() -> Iterator[None]:
         yield
     finally:
         _has_own_operators.reset(token)
-
-
-def _refuse_a_path(sentences: Iterable[str]) -> None:
-    """Refuse a file's name instead of its lines."""
-    is_file = False
-    if isinstance(sentences, Sequence) and len(sentences) == 1:
-        with contextlib.suppress(TypeError, ValueError):  # Not a name.
-            is_file = os.path.exists(sentences[0])
-    if is_file:
-        raise config.SettingError(
-            "sentences", "texts, such as the lines of a file", sentences
-        )
-
-
-def _train_model(
-    text: Sample, vocab_size: int, symbols: list[str], rules: dict[str, Any]
-) -> bytes:
-    """Train on some lines, without the characters that get no piece."""
-    is_folded = "normalization_rule_name" in rules
-    form: Form = "NFKC" if is_folded else "NFC"
-    most = vocab_size - RESERVED_PIECES - len(symbols)
-    rare = _rare_characters(text, form, most)
-    model = io.BytesIO()
-    # Left out if there are none, since the model stores its arguments.
-    extra: dict[str, Any] = {"user_defined_symbols": symbols} if symbols else {}
-    raised: list[BaseException] = []
-
-    def normalized(lines: Iterable[str]) -> Iterator[str]:
-        # For sentencepiece an error is the end of the lines.
-        try:
-            for line in lines:
-                yield unicodedata.normalize(form, line).translate(rare)
-        except (Exception, KeyboardInterrupt) as error:
-            raised.append(error)
-            raise
-
-    # Fixes how sentencepiece shuffles the lines.
-    sentencepiece.set_random_generator_seed(1)
-    try:
-        with contextlib.closing(text.lines()) as lines:
-            sentencepiece.SentencePieceTrainer.Train(
-                # Not `input`, which would put the path into the model.
-                sentence_iterator=normalized(lines),
-                model_writer=model,
-                model_type="bpe",
-                vocab_size=vocab_size,
-                # Without it, a size too large for the text is an error.
-                hard_vocab_limit=False,
-                # Of the characters that are left.
-                character_coverage=1.0,
-                byte_fallback=True,
-                pad_id=config.PAD_ID,
-                unk_id=config.UNK_ID,
-                bos_id=config.BOS_ID,
-                eos_id=config.EOS_ID,
-                input_sentence_size=MAX_TRAINING_SENTENCES,
-                shuffle_input_sentence=True,
-                max_sentence_length=MAX_SENTENCE_BYTES,
-                minloglevel=3,
-                **rules,
-                **extra,
-            )
-    except RuntimeError as error:
-        if raised:
-            raise raised[0] from None
-        raise config.UserError(
-            "Expected sentences to learn a vocabulary from, received none that "
-            "sentencepiece can use; check the corpus."
-        ) from error
-    return model.getvalue()
-
-
-def _rare_characters(text: Sample, form: Form, most: int) -> dict[int, str]:
-    """Map the characters that get no piece to spaces, for `str.translate`."""
-    counts: collections.Counter[str] = collections.Counter()
-    with contextlib.closing(text.lines()) as lines:
-        for line in lines:
-            counts.update(unicodedata.normalize(form, line))
-    total = counts.total()
-    del counts[" "]
-    rare = {
-        x: count
-        for x, count in counts.items()
-        if count < total * (RARE if _is_visible(x) else RARE_BLANK)
-    }
-    rare.update(counts.most_common()[most:])
-    return dict.fromkeys(map(ord, rare), " ")

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from keras_transformer.data import sample
-from keras_transformer.data.sample import Sample
+from keras_transformer.data import learning
+from keras_transformer.data.learning import Sample
 
 
 @pytest.fixture(autouse=True)
 def several_chunks(monkeypatch):
-    monkeypatch.setattr(sample, "CHUNK", 97)
+    monkeypatch.setattr(learning, "CHUNK", 97)
 
 
 def test_few_lines_are_all_there(tmp_path):

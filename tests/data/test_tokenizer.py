@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from natural_corpus import train_pieces
 
 from keras_transformer import config
-from keras_transformer.data.sample import Sample
+from keras_transformer.data.learning import Sample
 from keras_transformer.data.tokenizer import Tokenizer
 
 SENTENCES = [
