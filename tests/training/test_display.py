@@ -166,10 +166,6 @@ def test_a_history_of_before_there_were_norms_goes_on(tmp_path):
     ]
 
 
-def test_no_history_has_no_rows(tmp_path):
-    assert read_history(tmp_path) == []
-
-
 def test_training_stops_when_its_minutes_are_over():
     assert not Stop(2.0).is_due(Progress(5, 119.0))
     assert Stop(2.0).is_due(Progress(6, 120.0))

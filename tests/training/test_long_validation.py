@@ -16,10 +16,9 @@ from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, ModelConfig
 from keras_transformer.data import batching
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.runs import checkpoints
-from keras_transformer.runs.averaging import AVERAGE, Chosen, final_result
+from keras_transformer.runs.averaging import AVERAGE, final_result
 from keras_transformer.runs.history import read_history
 from keras_transformer.training import validation
-from keras_transformer.training.loop import Stop, Writer
 from keras_transformer.training.validation import (
     cut_rows,
     validation_batches,
@@ -175,16 +174,6 @@ def test_a_signal_ends_a_validation_and_the_training_with_it(
     assert not any("validation_loss" in row for row in read_history(tmp_path))
 
 
-def test_after_a_signal_nothing_is_validated():
-    stop, asked = Stop(), []
-    writer = object.__new__(Writer)
-    writer.stop, writer.model = stop, None
-    writer.validation = SimpleNamespace(validate=lambda *_: asked.append(1))
-    stop.signal = signal.SIGTERM
-    writer.validate(checkpoints.Progress(4))
-    assert not asked
-
-
 def test_each_validation_shows_another_sentence(caplog, monkeypatch):
     def in_capitals(sources, *_, **__):
         return [[SimpleNamespace(text=text.upper())] for text in sources], None
@@ -206,10 +195,3 @@ def test_each_validation_shows_another_sentence(caplog, monkeypatch):
     shown = [text.split()[-1] for text in caplog.messages if "source" in text]
     assert shown == ["dog", "cat", "dog"]
     assert "    translation A CAT" in caplog.messages
-
-
-def test_a_result_says_what_could_not_be_validated():
-    result = Chosen((), 0, "average of the last 5 checkpoints", step=7)
-    assert result.sentence() == (
-        "average of the last 5 checkpoints (could not be validated)"
-    )

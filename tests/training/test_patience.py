@@ -12,7 +12,7 @@ from toy_trainings import arrays_of
 import keras_transformer as kt
 from keras_transformer.config import TrainingConfig
 from keras_transformer.runs import checkpoints
-from keras_transformer.runs.averaging import AVERAGE, BEST, Chosen, final_result
+from keras_transformer.runs.averaging import AVERAGE, BEST, final_result
 from keras_transformer.runs.checkpoints import (
     Progress,
     Standing,
@@ -238,20 +238,6 @@ def test_damaged_best_weights_are_passed_over_with_a_word(tmp_path, caplog):
     )
     assert find_best(tmp_path, Standing(8)) is None
     assert "Skipping the best weights, damaged" in caplog.text
-
-
-def test_a_result_names_the_best_weights_and_what_decided():
-    found = {
-        "last": {"loss": 3.0, "bleu": 11.0},
-        AVERAGE: {"loss": 2.5, "bleu": 12.0},
-        BEST: {"loss": 2.7, "bleu": 13.0},
-    }
-    names = ("best-000000004",)
-    result = Chosen(names, 7, "average", 9, BEST, found, by="bleu")
-    assert result.sentence() == (
-        "weights of the best validation (validation bleu: last 11, average "
-        "12, best 13)"
-    )
 
 
 SETTINGS = dict(
