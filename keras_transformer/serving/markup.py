@@ -79,7 +79,7 @@ async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
             f"({MAX_HTML}) of HTML"
         )
 
-    whole = await job.apart(list, map(Markup, texts))
+    whole: list[Markup] = await job.apart(list, map(Markup, texts))
     segments = [segment for each in whole for segment in each.segments]
     # As in plain text, the tag of a whole text goes before each of its parts.
     tags = []

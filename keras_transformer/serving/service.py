@@ -15,7 +15,7 @@ import dataclasses
 import json
 import math
 from collections.abc import (
-    AsyncIterator,
+    AsyncGenerator,
     Awaitable,
     Callable,
     Iterator,
@@ -321,7 +321,7 @@ class Job:
             found[number].append(Sentence(span, source, tag, hypotheses))
             return []
 
-        waiting = await self.apart(list, self._split(texts, tags))
+        waiting: list[_Piece] = await self.apart(list, self._split(texts, tags))
         while waiting:
             check_signature(model, signature)
             rows = [
@@ -334,7 +334,9 @@ class Job:
                 for name in names
             ]
             columns.append(outputs["truncated"].tolist())
-            cut = await self.apart(list, map(sort_out, waiting, *columns))
+            cut: list[list[_Piece]] = await self.apart(
+                list, map(sort_out, waiting, *columns)
+            )
             waiting = [piece for two in cut for piece in two]
         return [sorted(sentences) for sentences in found]
 
@@ -468,7 +470,7 @@ def as_form(body: bytes, content_type: str = "") -> dict[str, str]:
 async def _in_parts(body: bytes, content_type: str) -> list[tuple[str, str]]:
     """Read a form as browsers' `FormData` sends it."""
 
-    async def stream() -> AsyncIterator[bytes]:
+    async def stream() -> AsyncGenerator[bytes, None]:
         yield body
 
     form = await MultiPartParser(

@@ -160,7 +160,7 @@ async def _predict(job: Job, version: int | None) -> Response:
             )
     outputs = await batcher.run(model, signature, rows)
     strict = job.request.query_params.get("nonfinite") == "null"
-    columns = {
+    columns: dict[str, list] = {
         name: await job.apart(
             list, map(partial(to_json, name, strict), outputs[name])
         )
