@@ -213,10 +213,9 @@ class Transformer(ExactModel):
             training=training,
             **_asked(return_attention_scores),
         )
-        if not return_attention_scores:
-            return found, source_mask
-        memory, weights = found
-        return memory, source_mask, weights
+        if return_attention_scores:
+            return found[0], source_mask, found[1]
+        return found, source_mask
 
     def decode(
         self,

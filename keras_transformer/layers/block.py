@@ -119,14 +119,7 @@ class Block(keras.layers.Layer):
         self.supports_masking = True
         self.input_spec = SEQUENCE
 
-    def residual(
-        self,
-        x: Tensor,
-        sublayer: Callable[[Tensor], tuple[Tensor, Any]],
-        dropout: Dropout,
-        norm: LayerNormalization,
-        training: bool = False,
-    ) -> tuple[Tensor, Any]:
+    def residual(self, x, sublayer, dropout, norm, training=False):
         """Compute `LayerNorm(x + Dropout(Sublayer(x)))`.
 
         With `norm_first` it is `x + Dropout(Sublayer(LayerNorm(x)))`. Besides
@@ -204,13 +197,7 @@ def build_stack(stack: Block, kind: Callable[..., Block], *shapes: Any) -> None:
         stack.norm.build(shapes[0])
 
 
-def run_stack(
-    stack: Block,
-    x: Tensor,
-    *memory: Tensor,
-    return_attention_scores: bool,
-    **settings: Any,
-) -> Any:
+def run_stack(stack, x, *memory, return_attention_scores, **settings):
     """Call every layer; with scores, return a list of each kind of them."""
     if return_attention_scores:  # A layer of one's own may not know it.
         settings["return_attention_scores"] = True
