@@ -37,12 +37,12 @@ _SAMPLING = dataclasses.fields(Sampling)
 def add(
     parser: argparse.ArgumentParser,
     fields: Iterable[dataclasses.Field],
-    prefix: str = "",
+    first: str = "",
     default: str | None = None,
 ) -> None:
     """Add the flag of every field that has one, None by default.
 
-    Every help begins with `prefix` and ends with `default`, or else with the
+    Every help begins with `first` and ends with `default`, or else with the
     field's default.
     """
     for field in fields:
@@ -60,7 +60,7 @@ def add(
             ending = "; may be given several times"
         elif default is None and field.default not in (None, False):
             ending = f"; default: {field.default}"
-        text = f"{prefix}{about.described()}{ending}"
+        text = f"{first}{about.described()}{ending}"
         parser.add_argument(
             flag(field.name),
             help=re.sub(r"`(\w+)`", lambda name: flag(name[1]), text),
@@ -151,7 +151,7 @@ def add_sampling_flags(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="draw at random instead of searching",
     )
-    add(parser, _SAMPLING, prefix="with --sample: ")
+    add(parser, _SAMPLING, first="with --sample: ")
 
 
 def prepare(args: argparse.Namespace, n_best: int = 1) -> tuple["Run", Search]:
