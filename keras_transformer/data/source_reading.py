@@ -15,7 +15,7 @@ import array
 import functools
 import itertools
 import unicodedata
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sentencepiece
@@ -69,7 +69,7 @@ def for_sources(model: bytes, pieces: Iterable[str] | None = None) -> bytes:
     return bytes(proto.SerializeToString())
 
 
-def _table(processor: Any, pieces: Set[str]) -> dict[str, str]:
+def _table(processor: Any, pieces: set[str]) -> dict[str, str]:
     """Map texts without pieces to what they stand for, if that has pieces."""
     known = frozenset[str]().union(*pieces)
     alike = {
@@ -114,8 +114,9 @@ def _meanings() -> dict[str, str]:
         found[text] = unicodedata.normalize("NFKC", text)
     found |= {character: character for row in _ALIKE for character in row}
     found |= dict.fromkeys(_SPACES, " ")
-    for first, last in _IGNORABLE:
-        found |= dict.fromkeys(map(chr, range(ord(first), ord(last) + 1)), "")
+    for span in _IGNORABLE:
+        points = range(ord(span[0]), ord(span[1]) + 1)
+        found |= dict.fromkeys(map(chr, points), "")
     return found
 
 
