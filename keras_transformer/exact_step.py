@@ -147,7 +147,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
             # Keras's own switch is off under a strategy, whose collectives XLA
             # cannot compile. The gradient is nearly the whole step.
             on_gpus = bool(tf.config.list_logical_devices("GPU"))
-            self.xla = on_gpus if jit_compile == "auto" else jit_compile
+            self.xla = bool(on_gpus if jit_compile == "auto" else jit_compile)
             jit_compile = False
         # Keras must turn names into objects inside the scope.
         with self.distribute_strategy.scope():

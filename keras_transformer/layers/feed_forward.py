@@ -21,7 +21,7 @@ class _Affine(keras.layers.Layer):
     miss attention; an export is quantised instead.
     """
 
-    def __init__(self, units: int, **kwargs: Any) -> None:
+    def __init__(self, units: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.units = units
 
@@ -76,13 +76,9 @@ class FeedForward(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, input_shape: Shape) -> None:
-        self.widen, self.narrow = (
-            _Affine(units, dtype=self.dtype_policy, name=name)
-            for units, name in (
-                (self.ffn_dim, "widen"),
-                (input_shape[-1], "narrow"),
-            )
-        )
+        policy, d_model = self.dtype_policy, input_shape[-1]
+        self.widen = _Affine(self.ffn_dim, dtype=policy, name="widen")
+        self.narrow = _Affine(d_model, dtype=policy, name="narrow")
         self.widen.build(input_shape)
         self.narrow.build((*input_shape[:-1], self.ffn_dim))
 
