@@ -189,7 +189,7 @@ def _as(kind: type, value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             return None
         try:
-            number = kind(value)
+            number = kind(value)  # type: ignore
         except (OverflowError, ValueError):
             return None
         return None if kind is int and number != value else number
