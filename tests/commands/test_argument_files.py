@@ -37,18 +37,6 @@ def test_every_recipe_is_found_from_anywhere(tmp_path, monkeypatch):
         assert with_files([f"@{name}.args"]) == of_file
 
 
-def test_a_file_comes_before_the_recipe_of_its_name(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    name = "wmt14-en-de-base"
-    # It may be the run directory of that training.
-    pathlib.Path(name).mkdir()
-    assert "--steps" in with_files([f"@{name}"])
-    pathlib.Path(name).rmdir()
-    pathlib.Path(name).write_text("--seed 3")
-    assert with_files([f"@{name}"]) == ["--seed", "3"]
-    assert "--steps" in with_files([f"@{name}.args"])
-
-
 def test_the_last_source_of_corpora_replaces_those_of_files(tmp_path):
     for name in "xy":
         (tmp_path / name).write_text(f"--corpus {name} --corpus={name}2")
@@ -62,8 +50,7 @@ def test_the_last_source_of_corpora_replaces_those_of_files(tmp_path):
 
 NO_FILE = (
     "Expected a file of arguments or a recipe, received @.*x.args .No such .*; "
-    "the recipes are parsing, parsing-semi, small-corpus, wmt14-en-de-base, "
-    "wmt14-en-de-big, wmt14-en-fr-base, wmt14-en-fr-big[.]"
+    "the recipes are .*wmt14-en-de-base"
 )
 NO_WORDS = "Expected arguments and # comments in .*x.args, found something"
 
@@ -83,8 +70,7 @@ def test_a_file_may_name_a_recipe_and_override_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content, message",
-    [(None, NO_FILE), (b"--steps '7", NO_WORDS), (b"--corpus \xff", NO_WORDS)],
+    "content, message", [(None, NO_FILE), (b"--corpus \xff", NO_WORDS)]
 )
 def test_a_wrong_file_of_arguments_is_one_sentence(tmp_path, content, message):
     path = tmp_path / "x.args"

@@ -146,29 +146,6 @@ def test_an_unwritable_place_is_known_before_the_work(
         Run(copy).evaluate("train")
 
 
-def test_the_report_of_evaluate_says_how_it_came_about(run_dir, corpus):
-    code = run(
-        *("evaluate", run_dir, "--split", "train", "--average", 1),
-        *("--beam-size", 3, "--length-penalty", 0.9),
-        *("--precision", "bfloat16"),
-    )
-
-    report = report_of(run_dir, "train")
-    assert code == 0
-    expected = {
-        "corpus": str(corpus),
-        "split": "train",
-        "source_lang": "en",
-        "target_lang": "de",
-        "precision": "bfloat16",
-        "checkpoints": ["step-000000007"],
-        "sentences": len(ENGLISH),
-    }
-    assert {name: report[name] for name in expected} == expected
-    assert report["search"]["beam_size"] == 3
-    assert report["search"]["length_penalty"] == 0.9
-
-
 def test_another_corpus_leaves_the_runs_own_results_as_they_are(
     run_dir, corpus, tmp_path
 ):

@@ -11,7 +11,6 @@ from keras_transformer.runs.run_config import RunConfig
     [
         ("translate", "FILE", "--beam-size", "1"),
         ("score", "--source", "FILE", "--target", "FILE", "--ensemble", "RUN"),
-        ("score", "--source", "FILE", "--target", "FILE"),
         ("evaluate", "--beam-size", "1"),
         ("backtranslate", "--text", "FILE", "--output", "FOLDER"),
         pytest.param(("export", "--output", "FOLDER"), marks=pytest.mark.slow),

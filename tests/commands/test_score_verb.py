@@ -23,14 +23,6 @@ def test_score_prints_what_the_search_found(
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-def test_score_writes_over_nothing(run_dir, source_file, tmp_path, capsys):
-    texts = ["--source", source_file, "--target", source_file]
-    before = source_file.read_bytes()
-    assert run("score", run_dir, *texts, "--output", source_file) == 2
-    assert "Expected a new file as --output" in capsys.readouterr().err
-    assert source_file.read_bytes() == before
-
-
 def test_score_needs_two_texts_of_one_length(
     run_dir, source_file, tmp_path, capsys
 ):

@@ -140,15 +140,6 @@ def test_an_alignment_follows_its_translation(translated, translator):
     assert all(alignments[row] for row in (0, 1, 4))
 
 
-def test_with_n_best_the_alignment_is_the_fourth_column(translated, translator):
-    flags = ("--n-best", 2, "--sample", "--seed", 3, "--max-length", 7)
-    rows = [row.split("\t") for row in translated("--alignment", *flags)]
-    assert [row[0] for row in rows[:5]] == ["1", "1", "2", "2", "3"]
-    for number, _, text, pairs in rows:
-        (expected,) = translator.align([SOURCES[int(number) - 1]], [text])
-        assert pairs == pharaoh(expected)
-
-
 @pytest.mark.stands_for("searches of the verb translate")
 @pytest.mark.parametrize("from_file", [False, True])
 def test_translations_begin_with_the_prefixes_of_their_lines(
@@ -235,19 +226,6 @@ def test_sentences_of_a_line_are_translated_one_by_one(
     assert given == ["He met Mr. Cat.", "Why?", "One.", "Two."]
     found = rows_of(capsysbinary)
     assert found == ["<He met Mr. Cat.>  <Why?>", "", "<One.> <Two.>"]
-
-
-def test_a_line_of_several_sentences_is_named_once(
-    run_dir, tmp_path, monkeypatch, caplog
-):
-    source = tmp_path / "source.en"
-    write_lines(source, ["one dog", *["A dog ran. It barked."] * 3])
-    replace_search(monkeypatch)
-    monkeypatch.setattr(text_streams, "CHUNK_LINES", 2)
-
-    assert run("translate", run_dir, "--input", source) == 0
-
-    assert caplog.text.count("'A dog ran. It barked.' looks like several") == 1
 
 
 @pytest.mark.parametrize("chunk_lines", [1, 3, 8])

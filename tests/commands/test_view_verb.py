@@ -31,13 +31,9 @@ def test_view_writes_one_page_with_every_text_and_its_translations(
     assert output.read_text("utf-8") == before
 
 
-@pytest.mark.parametrize("text", ["", " \t"])
-def test_a_text_with_nothing_to_draw_is_refused(run_dir, capsys, text):
-    assert run("view", run_dir, "a dog", text) == 2
-    assert capsys.readouterr().err == (
-        "error: Expected a text as TEXT, received an empty one; give what to "
-        "translate.\n"
-    )
+def test_a_text_with_nothing_to_draw_is_refused(run_dir, capsys):
+    assert run("view", run_dir, "a dog", " \t") == 2
+    assert "Expected a text as TEXT" in capsys.readouterr().err
 
 
 def test_a_text_that_names_a_file_is_drawn_with_a_warning(

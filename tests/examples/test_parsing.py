@@ -1,6 +1,5 @@
 """Trees to lines and back, EVALB's rules, and a parser from text to export."""
 
-import collections
 import itertools
 import json
 import pathlib
@@ -88,10 +87,6 @@ def test_every_tree_comes_back_from_its_line(tree):
     assert len(line.split()) == words + 2 * constituents
 
 
-def test_a_line_has_no_words_no_tags_and_both_brackets_labelled():
-    assert trees.linearise(Tree.fromstring(GOLD)) == LINE
-
-
 def test_traces_and_function_tags_go(tmp_path):
     path = tmp_path / "a.mrg"
     path.write_text(MRG)
@@ -112,9 +107,8 @@ def test_traces_and_function_tags_go(tmp_path):
 @pytest.mark.parametrize(
     "line",
     [
-        *("", "XX", "(S XX XX XX )S", "(S XX )S", "(S XX XX", "(S XX XX )NP"),
-        *("(S XX (NP )NP XX )S", "(S XX )S (S XX )S", "(S XX XX )S )S"),
-        *("XX (S XX )S", "(S XX dog )S", "( XX XX )"),
+        *("", "(S XX XX XX )S", "(S XX XX", "(S XX XX )NP"),
+        *("(S XX (NP )NP XX )S", "(S XX )S (S XX )S", "(S XX dog )S"),
     ],
 )
 def test_what_is_no_tree_over_two_words_is_malformed(line):
@@ -125,12 +119,6 @@ def test_what_is_no_tree_over_two_words_is_malformed(line):
     assert brackets.compare(gold, line) == brackets.Counts(
         matched=0, gold=3, predicted=0, sentences=1, exact=0, malformed=1
     )
-
-
-def test_brackets_that_never_end_are_malformed():
-    gold = Tree.fromstring("(S (NN dog))")
-    line = f"{'(S ' * 5_003}XX{' )S' * 5_003}"
-    assert brackets.compare(gold, line).malformed == 1
 
 
 @settings(deadline=None)
@@ -192,17 +180,6 @@ def test_brackets_are_counted_by_the_rules_of_evalb(gold, line, expected):
     assert counts == expected
 
 
-def test_figures_are_of_all_sentences_together():
-    total = brackets.Counts(3, 4, 5, 2, 1, 0) + brackets.Counts(
-        4, 6, 5, 1, 0, 1
-    )
-    assert total == brackets.Counts(7, 10, 10, 3, 1, 1)
-    assert (total.recall, total.precision, total.f1) == pytest.approx((70,) * 3)
-    # The harmonic mean of 3/4 and 3/5 is 2/3.
-    assert brackets.Counts(3, 4, 5).f1 == pytest.approx(200 / 3)
-    assert brackets.Counts().f1 == 0
-
-
 def refined():
     """The grammar with its refined categories, as nltk reads it."""
     rules = [
@@ -240,34 +217,19 @@ def test_a_sentence_of_the_grammar_has_one_tree():
     assert max(tree.height() for tree in drawn) > 12
 
 
-@pytest.mark.parametrize("split", ["train", "val", "test"])
-def test_a_split_of_no_trees_is_refused_before_any_is_drawn(
-    split, tmp_path, capsys
-):
+def test_a_split_of_no_trees_is_refused_before_any_is_drawn(tmp_path, capsys):
     folder = tmp_path / "treebank"
-    assert grammar.main([str(folder), f"--{split}", "0"]) == 2
-    assert f"Expected --{split} above 0, received 0." in capsys.readouterr().err
+    assert grammar.main([str(folder), "--val", "0"]) == 2
+    assert "Expected --val above 0, received 0." in capsys.readouterr().err
     assert not folder.exists()
-
-
-def test_the_same_seed_draws_the_same_sentences_none_twice():
-    def draw_some(seed):
-        return [str(x) for x in itertools.islice(grammar.sentences(seed), 211)]
-
-    assert draw_some(5) == draw_some(5) != draw_some(7)
-    count = collections.Counter(draw_some(5))
-    assert set(count.values()) == {1}
 
 
 @pytest.mark.parametrize(
     "content, message",
     [
         (b"(S (NN dog)", "Expected bracketed trees in UTF-8 in .*a.mrg, found"),
-        (b"(S (NN dog))) ", "Expected bracketed trees in UTF-8"),
-        (b"dog", "Expected bracketed trees in UTF-8"),
         (b"(S (NN d\xff))", "Expected bracketed trees in UTF-8"),
         (b"(S the (NN dog))", "Expected a tag for each word, such as .* 1 of"),
-        (b"(S (NP ) (NN dog))", "Expected a tag for each word, such as"),
         (b"\n", "Expected trees for train, found none; check the files."),
         (None, "Expected a file of trees, cannot read .*a.mrg .No such file"),
     ],
@@ -296,23 +258,6 @@ def test_a_split_has_sentences_lines_and_trees(tmp_path):
         "symbols.txt": "▁(NP\n▁(S\n▁(VP\n▁)NP\n▁)S\n▁)VP\n",
     }
     read_symbols(tmp_path / "text" / "symbols.txt")
-
-
-def test_a_last_line_may_lack_its_end(tmp_path):
-    path = tmp_path / "lines"
-    for text, lines in {"a\n\nb": 3, "a\n\nb\n": 3, "\n": 1, "": 0}.items():
-        path.write_text(text)
-        assert len(score.read_lines(path)) == lines
-
-
-def test_a_picture_of_no_known_format_is_refused_before_the_work(
-    tmp_path, capsys
-):
-    argv = ["--gold", "none", "--predicted", "none", "--by-length", "f1.xyz"]
-    assert score.main(argv) == 2
-    assert (
-        "ends in .png, .svg, .pdf, received f1.xyz" in capsys.readouterr().err
-    )
 
 
 def test_given_lines_are_scored(tmp_path, capsys):

@@ -126,9 +126,3 @@ def test_full_blocks_are_followed_by_the_rest(tmp_path, content, blocks):
     path.write_bytes(content)
     found = example.ReadBlocks(2).process((3, str(path)))
     assert list(found) == [((3, i), rows) for i, rows in enumerate(blocks)]
-
-
-def test_no_input_is_one_sentence(tmp_path):
-    argv = ["--model", "m", "--output", "o", "--input", f"{tmp_path}/*.txt"]
-    with pytest.raises(SystemExit, match="^error: Expected text files at "):
-        example.main(argv)

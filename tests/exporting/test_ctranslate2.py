@@ -14,7 +14,6 @@ from small_models import make_model
 
 from keras_transformer.__main__ import main
 from keras_transformer.config import UserError
-from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.exporting import ctranslate2 as ctranslate2_export
 from keras_transformer.machine import devices
 from keras_transformer.translation.translator import Translator
@@ -143,27 +142,6 @@ def test_an_activation_that_ctranslate2_lacks_is_refused(tmp_path):
         ctranslate2_export.export(Translator(model, tokenizer), tmp_path / "x")
 
 
-def test_symbols_stay_one_piece(tmp_path):
-    trees = ["(S (NP the dog )NP )S", "(S (NP the cat )NP sees )S"] * 3
-    symbols = ["▁(S", "▁)S", "▁(NP", ")NP"]
-    tokenizer = Tokenizer.train(trees, 293, tmp_path / "vocabulary", symbols)
-    model = make_model(vocab_size=tokenizer.vocab_size)
-    model.embedding.table.assign(0.2 * model.embedding.table)
-    translator = Translator(model, tokenizer)
-    folder = ctranslate2_export.export(translator, tmp_path / "model")
-    pieces = load_pieces(folder)
-    sources = pieces.encode(["the dog"], out_type=str)
-    targets = pieces.encode(["(S (NP the )NP )S"], out_type=str)
-    assert targets == [["▁(S", "▁(NP", "▁the", "▁", ")NP", "▁)S"]]
-    (result,) = ctranslate2.Translator(str(folder)).score_batch(
-        sources, targets
-    )
-    (expected,) = translator.score(
-        ["the dog"], ["(S (NP the )NP )S"], length_penalty=0.0
-    )
-    np.testing.assert_allclose(sum(result.log_probs), expected, rtol=1e-4)
-
-
 def test_the_folder_holds_all_that_text_needs(exported):
     assert sorted(path.name for path in exported.iterdir()) == [
         "config.json",
@@ -186,12 +164,6 @@ def test_its_pieces_are_the_tokenizer_s(small_translator, exported):
     assert load_pieces(exported).encode(TEXT) == ids[:-1]
     found = load_pieces(exported).decode(ids[:-1])
     assert found == "three four five ～Ж🙂"  # Read generously.
-
-
-def test_a_blank_text_has_the_empty_translation(small_translator, exported):
-    found, scores = theirs(exported, ["  ", "two"], beam_size=4)
-    expected, _ = ours(small_translator, ["  "], 4)
-    assert found[0] == expected[0] == "" and scores[0] == 0.0
 
 
 @pytest.mark.slow
@@ -218,7 +190,6 @@ def test_the_documented_lines_translate_without_keras(
 @pytest.mark.parametrize(
     "place, precision, message",
     [
-        ("file", "float32", "exists already and is left as it is"),
         ("file/model", "float32", "Could not write the model to"),
         ("model", "bfloat16", "`precision` to be one of float32, float16"),
     ],
@@ -247,22 +218,8 @@ def test_the_command_writes_the_model_and_prints_where(
     assert "exists already and is left" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (
-            ("--format", "ctranslate2", "--beam-size", "5"),
-            "--beam-size belongs to --format savedmodel; leave it out",
-        ),
-        (
-            ("--format", "ctranslate2", "--version", "2"),
-            "--version belongs to --format savedmodel; leave it out",
-        ),
-        (("--beams", "3"), "--beams"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(options, sentence, capsys):
-    with pytest.raises(SystemExit) as stop:
+def test_what_does_not_go_together_is_refused(capsys):
+    options = ["--format", "ctranslate2", "--beam-size", "5"]
+    with pytest.raises(SystemExit, match="2"):
         main(["export", "--run-dir", "R", "--output", "O", *options])
-    assert stop.value.code == 2
-    assert sentence in capsys.readouterr().err
+    assert "--beam-size belongs to" in capsys.readouterr().err

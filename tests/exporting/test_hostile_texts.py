@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from hostile_requests import check
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 AWKWARD = {
@@ -73,25 +73,6 @@ def test_every_awkward_text_is_answered_whatever_its_neighbours(served):
         for row, answer in enumerate(answers):
             check(answer, 1)
             assert_same(together, row, answer, 0)
-
-
-@settings(
-    max_examples=40,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-@given(texts=st.lists(any_text, max_size=5), data=st.data())
-@pytest.mark.slow
-def test_any_bytes_are_answered_and_alone_as_in_company(served, texts, data):
-    signature = data.draw(st.sampled_from(sorted(served.signatures)))
-    together = served.everywhere(signature, texts)
-    check(together, len(texts))
-    if texts:
-        row = data.draw(st.integers(0, len(texts) - 1))
-        assert_same(
-            together, row, served.everywhere(signature, [texts[row]]), 0
-        )
 
 
 @pytest.mark.stands_for("hostile input")

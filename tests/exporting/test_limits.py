@@ -1,13 +1,8 @@
 """However long the texts of a request, its tensors stay within the limits."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 from sample_runs import OPTIONS, SMALL_SIZES
-from session_loader import Served
-
-from keras_transformer.config import Search
-from keras_transformer.exporting import saved_model as serving
 
 # More rows and words than any limit allows for.
 ROWS, WORDS = 37, 3_000
@@ -124,20 +119,3 @@ def test_a_target_beyond_the_limit_is_scored_up_to_there(
         small_translator.score(["dog"], [kept.decode()], length_penalty=0.9),
         rtol=1e-5,
     )
-
-
-@pytest.mark.slow
-def test_an_export_without_limits_cuts_after_256_tokens(
-    small_translator, tmp_path, one_signature
-):
-    options = Search(beam_size=1, max_length=3)
-    served = Served(serving.export(small_translator, tmp_path, 1, options))
-    # Words of one piece each, and the end token.
-    (ids,) = small_translator.tokenizer.tokenize(["laut"])
-    words = 255 // (len(ids) - 1)
-
-    found = served(
-        "serving_default", text=["laut " * words, "laut " * (words + 1)]
-    )
-
-    assert found["truncated"].tolist() == [False, True]

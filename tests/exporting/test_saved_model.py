@@ -164,19 +164,12 @@ def test_an_argument_of_another_type_is_refused_before_the_work(
         serving.export(small_translator, tmp_path / "x", search={})
 
 
-@pytest.mark.parametrize(
-    "place, message",
-    [
-        ("file", "file is a file; choose"),
-        ("file/exported", "choose a folder that can be"),
-    ],
-)
 def test_a_folder_that_cannot_be_made_is_one_sentence(
-    small_translator, tmp_path, one_signature, place, message
+    small_translator, tmp_path, one_signature
 ):
     (tmp_path / "file").write_text("")
-    with pytest.raises(config.UserError, match=message):
-        serving.export(small_translator, tmp_path / place)
+    with pytest.raises(config.UserError, match="choose a folder that can be"):
+        serving.export(small_translator, tmp_path / "file/exported")
 
 
 @contextmanager
@@ -262,16 +255,12 @@ def test_the_command_prints_the_path_and_nothing_else(
     "arguments, message",
     [
         (["--run-dir=nowhere"], "Expected a run directory with a config.json"),
-        (["--version=0"], "Expected --version to be at least 1, received 0"),
         (["--precision=int4"], "Expected --precision to be one of float32"),
         (
             ["--quantize=int8", "--portable"],
             "Expected int8 without --portable, since it needs operators",
         ),
-        (["--average=0"], "Expected --average to be at least 1"),
-        (["--beam-size=0"], "Expected --beam-size to be at least 1"),
         (["--max-batch-size=0"], "Expected --max-batch-size to be at least 1"),
-        (["--name=a/b"], "Expected a model name without / and :"),
     ],
 )
 def test_a_wrong_argument_is_one_sentence_and_exit_code_2(

@@ -89,15 +89,6 @@ def test_a_server_that_is_not_there_is_one_sentence(client):
     )
 
 
-@pytest.mark.example
-@pytest.mark.parametrize("client", ["grpc_client.py", "rest_client.py"])
-def test_an_unknown_model_is_one_sentence(ports, client):
-    server = f"localhost:{ports[client]}"
-    found = ask(client, "--model=large", f"--server={server}", "Hund")
-    assert (found.returncode, found.stdout) == (1, "")
-    assert re.fullmatch(f"error: .*{server} .*large.*\n", found.stderr)
-
-
 @pytest.fixture(scope="module")
 def c_program(tmp_path_factory):
     """The compiled translate.c; None without a compiler."""

@@ -63,12 +63,10 @@ def test_aliases_are_not_written_out(copy_of, kind, bomb):
 @pytest.mark.parametrize(
     "kind, name, content",
     [
-        ("npz", "decoder.yml", DEEP),
         ("npz", "opus.vocab.yml", DEEP),
         ("opennmt", "data.yml", DEEP),
         ("opennmt", "model_description.py", DEEP),
         ("opennmt", "model_description.py", "a" + ".a" * 60_000 + "()"),
-        ("hf", "config.json", DEEP),
         ("hf", "vocab.json", DEEP),
     ],
 )

@@ -34,7 +34,6 @@ NAMED = "checkpoint is not of a whole model"
     "kind, name, content, message",
     [
         ("hf", "source.spm", POINTER, "source.spm is a pointer of git-lfs"),
-        ("hf", "model.safetensors", POINTER, "safetensors is a pointer of"),
         ("npz", "decoder.yml", b"models: [1]\nvocabs: [a]", "1 is missing"),
         (
             *(
@@ -45,7 +44,6 @@ NAMED = "checkpoint is not of a whole model"
             "its setting vocabs is",
         ),
         ("opennmt", DATA, None, NAMED),
-        ("opennmt", DATA, bytes(162_445), NAMED),
         ("opennmt", "checkpoint", b"\xff\xfe\0junk", NAMED),
         (
             *("opennmt", "model_description.py"),
@@ -64,15 +62,12 @@ def test_a_file_of_other_content_is_refused(
     refuse(path.parent, message)
 
 
-@pytest.mark.parametrize("part", [0, 0.3, 0.9])
-@pytest.mark.parametrize(
-    "kind, name", [("hf", "target.spm"), ("opennmt", "sp.model")]
-)
-def test_a_part_of_a_sentencepiece_model_is_named(copy_of, kind, name, part):
-    path = copy_of(kind) / name
+@pytest.mark.parametrize("part", [0, 0.9])
+def test_a_part_of_a_sentencepiece_model_is_named(copy_of, part):
+    path = copy_of("hf") / "target.spm"
     whole = path.read_bytes()
     path.write_bytes(whole[: int(part * len(whole))])
-    refuse(path.parent, f"{name} is not a sentencepiece model")
+    refuse(path.parent, "target.spm is not a sentencepiece model")
 
 
 @pytest.mark.parametrize(
@@ -83,20 +78,15 @@ def test_a_part_of_a_sentencepiece_model_is_named(copy_of, kind, name, part):
             "a multiple of `num_heads`, which is 3",
         ),
         (dict(decoder_attention_heads=4), "decoder_attention_heads is 4"),
-        (dict(encoder_layers=2, decoder_layers=2), r"coder.layers.2\."),
         (dict(encoder_layers=4, decoder_layers=4), r"lacks .*coder.layers.3\."),
         (
             dict(encoder_ffn_dim=7, decoder_ffn_dim=7),
             r"weights encoder/.* ask for \(22, 7\)",
         ),
-        (dict(d_model=24), r"weights embedding/.* for \(56, 24\)"),
         (dict(encoder_layers=0), "its setting encoder_layers is 0"),
-        (dict(decoder_layers=None), "its setting decoder_layers is None"),
         (dict(dropout="a"), "config.json .*its dropout .* received 'a'"),
         (dict(decoder_start_token_id=99), "start_token_id is 99"),
-        (dict(decoder_start_token_id=-1), "start_token_id is -1"),
         (dict(activation_function="gelu"), "setting activation_function"),
-        (dict(scale_embedding=False), "its setting scale_embedding"),
         (dict(model_type="bart"), "exactly: its settings? .*model_type"),
     ],
 )
@@ -106,22 +96,11 @@ def test_settings_of_another_model_are_refused(copy_of, changes, message):
     refuse(folder, message)
 
 
-def test_an_id_that_is_no_number_is_refused(copy_of):
-    folder = copy_of("hf")
-    change_json(folder / "vocab.json", {"the": "0", "</s>": None})
-    refuse(folder, UNREADABLE)
-
-
 @pytest.mark.parametrize(
     "name, make, message",
     [
         (Q, lambda all: all[Q][:5], r"weights encoder.*\(22, 5\).* \(22, 22\)"),
         (Q, lambda all: all[Q] * np.nan, "weights encoder/layer_0.* NaN"),
-        (
-            "final_logits_bias",
-            lambda all: all["final_logits_bias"][:, :9],
-            UNREADABLE,
-        ),
         ("lm_head.weight", lambda all: all[TABLE] * 2, "its lm_head.weight"),
         (
             "model.encoder.layer_norm.weight",
@@ -142,11 +121,8 @@ def test_weights_of_another_model_are_refused(copy_of, name, make, message):
     "changes, message",
     [
         ({"right-left": True}, "its setting right-left"),
-        ({"transformer-decoder-dim-ffn": 7}, "decoder-dim-ffn"),
         ({"dec-depth": 2}, "it has decoder_l3_"),
         ({"type": "s2s"}, "exactly: its settings? .*type"),
-        ({"tied-embeddings-all": False}, "its setting tied-embeddings-all"),
-        ({"transformer-ffn-activation": "gelu"}, "transformer-ffn-activation"),
     ],
 )
 def test_a_marian_model_of_other_settings_is_refused(copy_of, changes, message):
@@ -162,7 +138,7 @@ def test_a_release_of_subword_nmt_is_no_missing_file(copy_of):
     refuse(folder, r"subword-nmt \(source.bpe\), which is not supported")
 
 
-@pytest.mark.parametrize("quote", ["", '"', "'"])
+@pytest.mark.parametrize("quote", ["", '"'])
 def test_a_vocabulary_may_have_what_pyyaml_rejects(copy_of, quote):
     # yaml-cpp, which Marian reads with, ends lines at line feeds alone.
     odd = [0x0B, 0x0E, 0x7F, 0x85, 0x96, 0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF]
@@ -218,35 +194,12 @@ def test_a_sentencepiece_model_can_be_the_vocabulary(copy_of):
             assert ours.pieces(ids) == [spm.id_to_piece(i) for i in theirs]
 
 
-def test_an_array_alone_is_no_model_of_marian(copy_of):
-    path = copy_of("npz") / "opus.npz"
-    with open(path, "wb") as file:
-        np.save(file, np.zeros(3))
-    refuse(path.parent, "not a file of weights")
-
-
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"source_sequence_controls": "x"}, UNREADABLE),
-        (
-            {"source_tokenization": "broken.yaml2"},
-            "broken.yaml2 is not plain YAML",
-        ),
-        (
-            {"target_tokenization": {"type": "A", "params": "abc"}},
-            UNREADABLE,
-        ),
-    ],
-)
-def test_odd_data_of_opennmt_is_refused(copy_of, changes, message):
-    folder = copy_of("opennmt")
-    (folder / "broken.yaml2").write_text("a: [")
-    path = folder / "data.yml"
+def test_odd_data_of_opennmt_is_refused(copy_of):
+    path = copy_of("opennmt") / "data.yml"
     data = yaml.safe_load(path.read_text())
-    data["data"].update(changes)
+    data["data"]["target_tokenization"] = {"type": "A", "params": "abc"}
     path.write_text(yaml.safe_dump(data))
-    refuse(folder, message)
+    refuse(path.parent, UNREADABLE)
 
 
 def test_a_pattern_in_the_name_of_a_folder_is_named(originals, tmp_path):
@@ -277,10 +230,9 @@ def test_an_imported_run_says_how_to_go_on(originals, tmp_path):
         RunConfig.load(path).with_changes({"dropout": 0.7}, path)
 
 
-@pytest.mark.parametrize("languages", [(5, ["x/y"]), ("../x", "de")])
-def test_what_is_no_language_is_not_taken_over(copy_of, tmp_path, languages):
+def test_what_is_no_language_is_not_taken_over(copy_of, tmp_path):
     folder = copy_of("hf")
-    said = dict(zip(("source_lang", "target_lang"), languages, strict=True))
+    said = dict(source_lang="../x", target_lang=["x/y"])
     change_json(folder / "tokenizer_config.json", said)
     with pytest.raises(UserError, match="give `source_lang` and `target"):
         run_directory.import_run(folder, tmp_path / "run")

@@ -8,7 +8,6 @@ is in `test_opennmt.py`.
 
 import json
 
-import numpy as np
 import pytest
 from imported_models import change_json, change_marian, check_logits
 from safetensors.numpy import load_file, save_file
@@ -33,29 +32,6 @@ def cut_marian(folder):
 
 # How the last of three layers is cut off.
 CUTS = {"hf": cut_hugging_face, "npz": cut_marian}
-
-
-@pytest.mark.parametrize("kind", CUTS)
-def test_a_shallower_decoder_has_the_weights_of_its_layers(
-    originals, copy_of, kind
-):
-    whole = run_directory.read(originals / kind)
-    folder = copy_of(kind)
-    CUTS[kind](folder)
-
-    found = run_directory.read(folder)
-
-    assert whole.model.num_layers == 3
-    assert found.model.layers_of("encoder") == 3
-    assert found.model.layers_of("decoder") == 2
-    expected = {
-        name
-        for name in whole.weights
-        if not name.startswith("decoder/layer_2/")
-    }
-    assert set(found.weights) == expected < set(whole.weights)
-    for name, array in found.weights.items():
-        np.testing.assert_array_equal(array, whole.weights[name])
 
 
 @pytest.mark.parametrize("kind", CUTS)

@@ -36,13 +36,11 @@ def run(error):
         (OSError(errno.EDQUOT, "Disk quota exceeded"), "Disk quota exceeded"),
         # h5py knows no number.
         (OSError(f"No data (errno = 28, {FULL_DISK[1]})"), FULL_DISK[1]),
-        (RuntimeError(f"No id ({FULL_DISK[1]}, 28)"), FULL_DISK[1]),
         # As TensorFlow passes it on.
         (exhausted(f"{{{{node}}}} a; {FULL_DISK[1]} [Op:Save]"), FULL_DISK[1]),
         (exhausted("OOM when here\nHint"), "Out of memory (OOM when here)"),
         (internal("CUDA_ERROR_OUT_OF_MEMORY: 2"), "Out of memory (CUDA_ERROR"),
-        # Errors of starting on a full card, and of its matrix products.
-        (internal("Status: out of memory"), "Out of memory (Status: out of"),
+        # Of a full card's matrix products.
         (internal("CUBLAS_STATUS_ALLOC_FAILED"), "Out of memory (CUBLAS_STAT"),
         (MemoryError(), "Out of memory"),
     ],
@@ -55,21 +53,14 @@ def test_a_job_that_runs_out_fails_with_one_sentence(error, sentence, capsys):
     assert (of_memory if "memory" in sentence else f"; {FREE_SPACE}") in said
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        OSError(errno.EROFS, os.strerror(errno.EROFS), "a/b"),
-        FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "a/b"),
-    ],
-)
-def test_a_place_that_cannot_be_written_is_a_wrong_argument(error, capsys):
+def test_a_place_that_cannot_be_written_is_a_wrong_argument(capsys):
+    error = OSError(errno.EROFS, os.strerror(errno.EROFS), "a/b")
     assert run(error) == command_line.WRONG
     assert capsys.readouterr().err.startswith("error: a/b: ")
 
 
-@pytest.mark.parametrize("reason", ["EROFS", "EACCES", "EPERM", "ENOTDIR"])
-def test_a_closed_place_is_one_sentence_in_python_too(reason):
-    error = OSError(number := getattr(errno, reason), os.strerror(number), "a")
+def test_a_closed_place_is_one_sentence_in_python_too():
+    error = OSError(errno.EACCES, os.strerror(errno.EACCES), "a")
     message = f"^a: {error.strerror}; choose a place that can be written"
     with pytest.raises(UserError, match=message):
         with exhaustion.explained("rest"):
@@ -80,7 +71,6 @@ def test_a_closed_place_is_one_sentence_in_python_too(reason):
     "error",
     [
         ValueError("No space left on device"),
-        tf.errors.InvalidArgumentError(None, None, "shapes differ"),
         tf.errors.InternalError(None, None, "no kernel"),
     ],
 )
@@ -95,7 +85,6 @@ def test_other_errors_are_left_as_they_are(error):
     "error, sentence",
     [
         (OSError(*FULL_DISK), "there: No space left on device; free"),
-        (OSError(*FULL_DISK, "here"), "here: No space left on device; free"),
         (MemoryError(), "Out of memory; rest more[.]$"),
     ],
 )

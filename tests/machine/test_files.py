@@ -5,7 +5,6 @@ import os
 import pathlib
 import signal
 
-import numpy as np
 import pytest
 
 from keras_transformer.config import UserError
@@ -94,15 +93,6 @@ def test_what_a_living_process_writes_is_no_leftover(tmp_path):
     assert (tmp_path / "a").read_bytes() == b"hours of work"
 
 
-def test_names_that_end_alike_do_not_meet(tmp_path):
-    with files.open_whole(tmp_path / "news-test") as file:
-        with files.open_whole(tmp_path / "test"):
-            pass
-        file.write(b"kept")
-    assert names(tmp_path) == ["news-test", "test"]
-    assert (tmp_path / "news-test").read_bytes() == b"kept"
-
-
 def test_an_interrupt_between_two_renames_brings_the_folder_back(
     tmp_path, monkeypatch
 ):
@@ -121,14 +111,6 @@ def test_an_interrupt_between_two_renames_brings_the_folder_back(
     with pytest.raises(KeyboardInterrupt):
         files.give_name(new, old)
     assert names(tmp_path) == ["a", "b"] and names(old) == ["a"]
-
-
-@pytest.mark.parametrize("version", [0, True, 1.5, "2"])
-def test_a_version_is_a_whole_number(tmp_path, version):
-    with pytest.raises(UserError, match="Expected `version` to be"):
-        files.version_path(tmp_path, version)
-    assert files.version_path(tmp_path, np.int64(2)) == tmp_path / "2"
-    assert files.version_path(tmp_path, 3.0) == tmp_path / "3"
 
 
 def test_a_version_may_be_the_time_in_nanoseconds_up_to_int64(tmp_path):

@@ -93,11 +93,6 @@ def test_a_source_is_executed_in_an_empty_folder_without_network(
     assert path.read_bytes() == before
 
 
-def test_a_source_that_is_not_there_is_named(folder, capsys):
-    assert make.main(["7_seven"]) == 2
-    assert "found no 7_seven.py" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "place", [pathlib.Path.home(), make.FOLDER.parent, "standard error"]
 )
@@ -112,11 +107,3 @@ def test_what_tells_of_the_machine_is_refused(place):
         cell = v4.new_code_cell("2 + 3", outputs=[output])
         with pytest.raises(UserError, match="Expected no"):
             make.check(v4.new_notebook(cells=[cell]))
-
-
-@pytest.mark.example
-def test_cells_that_take_too_long_are_ended(folder):
-    (folder / "1_long.py").write_text("# %%\nimport time\n\ntime.sleep(600)\n")
-    notebook = make.read(folder / "1_long.py")
-    with pytest.raises(TimeoutError):
-        make.execute(notebook, limit=7)

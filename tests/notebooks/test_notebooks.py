@@ -22,11 +22,6 @@ def setup_cell(source):
     return code_cells(stored(source))[0].source
 
 
-def test_there_are_notebooks_for_fifteen_minutes_in_all():
-    assert [path.name for path in SOURCES][0] == "1_the_paper.py"
-    assert len(SOURCES) * make.LIMIT <= 15 * 60
-
-
 @each
 def test_a_notebook_is_what_its_source_gives(source):
     assert make.cells(stored(source)) == make.cells(make.read(source))
@@ -38,17 +33,6 @@ def test_a_test_runs_it_and_the_index_names_it(source):
     assert f'assert_runs("{source.stem}")' in test.read_text()
     index = (make.FOLDER / "README.md").read_text()
     assert f"]({source.stem}.ipynb)" in index
-
-
-@pytest.mark.parametrize(
-    ("source", "following"),
-    list(itertools.pairwise(SOURCES)),
-    ids=lambda path: path.stem,
-)
-def test_a_notebook_ends_with_a_link_to_the_next(source, following):
-    end = stored(source).cells[-1]
-    assert end.cell_type == "markdown"
-    assert f"]({following.stem}.ipynb)" in end.source.replace("\n", " ")
 
 
 @each
@@ -71,20 +55,6 @@ def test_a_folded_cell_checks_each_solution_and_runs_its_code(source):
         ):
             assert shown in check.source
     assert solutions >= 3
-
-
-@each
-def test_exercises_are_numbered_from_one(source):
-    texts = [
-        cell.source
-        for cell in stored(source).cells
-        if cell.cell_type == "markdown"
-    ]
-    exercises = re.findall(
-        r"^\*\*(?:Exercise )?(\d)\.\*\*", "\n".join(texts), re.MULTILINE
-    )
-    solutions = "".join(texts).count("<details>")
-    assert exercises == [str(n) for n in range(1, solutions + 1)]
 
 
 @each
@@ -116,18 +86,6 @@ def test_it_names_no_path_of_a_machine_and_no_time(source):
     }
     for cell in notebook.cells:
         assert "execution" not in cell.metadata
-
-
-@each
-def test_the_badge_opens_the_copy_of_this_release_in_colab(source):
-    head = stored(source).cells[0]
-    assert head.cell_type == "markdown"
-    on_github = REPOSITORY.removeprefix("https://github.com/")
-    assert (
-        "(https://colab.research.google.com/github/"
-        f"{on_github}/blob/v{RELEASE}/notebooks/{source.stem}.ipynb)"
-    ) in head.source
-    assert "Not run in Colab itself yet" in head.source
 
 
 @each

@@ -153,31 +153,6 @@ async def test_a_request_beyond_the_room_is_refused_and_the_room_comes_back():
     await asking(batcher, model, "a", "b")
 
 
-async def test_a_client_that_leaves_is_not_translated_and_frees_its_place():
-    model, batcher = Notes(is_open=False), Batcher(BATCHING)
-    first = asking(batcher, model, "a", "b", "c")
-    await begun(model)
-    leaving = asking(batcher, model, "left", "too")
-    await asyncio.sleep(0.05)
-    assert batcher.taken == 5
-    leaving.cancel()
-    await asyncio.gather(leaving, return_exceptions=True)
-    assert batcher.taken == 3
-    model.gate.set()
-    await first
-    await asking(batcher, model, "next")
-    assert model.batches == [[b"a", b"b", b"c"], [b"next"]]
-
-
-async def test_a_batch_that_fails_leaves_the_server_whole():
-    model, batcher = Notes(), Batcher(BATCHING)
-    with pytest.raises(ValueError, match="what a model says"):
-        await asking(batcher, model, "bad", *"abcdefg")
-    assert batcher.taken == 0
-    answer = await asking(batcher, model, "good")
-    assert answer["text"].tolist() == [b"doog"]
-
-
 async def test_a_text_that_the_model_fails_on_fails_nobody_else():
     model, batcher = Notes(), Batcher(BATCHING)
     one, bad, two = await asyncio.gather(
@@ -187,6 +162,7 @@ async def test_a_text_that_the_model_fails_on_fails_nobody_else():
     assert one["text"].tolist() == [b"eno"]
     assert isinstance(bad, ValueError)
     assert two["text"].tolist() == [b"owt"]
+    assert batcher.taken == 0
 
 
 async def test_a_padded_answer_tells_nothing_of_other_clients():

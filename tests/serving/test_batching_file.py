@@ -28,10 +28,7 @@ def test_a_file_of_another_spelling_is_read(tmp_path):
     "text, said",
     [
         (None, "cannot read them"),
-        (b"\xff", "cannot read them"),
         (b"num_batch_threads { value: 0 }", "at least 1 in .* found 0"),
-        (b"max_batch_size { value: -5 }", "at least 1 in .* found -5"),
-        (b"precious", "found none"),
         (b"max_batch_siz { value: 4 }", "did you mean max_batch_size"),
         (b"max_batch_size { value: four }", "max_batch_size { value: four }"),
     ],

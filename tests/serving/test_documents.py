@@ -9,12 +9,11 @@ import pytest
 from word_by_word_model import CARD, WordByWord
 
 from keras_transformer.machine.batching_file import Batching
-from keras_transformer.serving import markup
 from keras_transformer.serving.batcher import Batcher
 from keras_transformer.serving.limits import Limits, RefusalError
 from keras_transformer.serving.markup import translate_html
 from keras_transformer.serving.service import Job, Service
-from keras_transformer.translation.sentences import Span, Splitter, tag_of
+from keras_transformer.translation.sentences import Span, Splitter
 
 pytestmark = pytest.mark.anyio
 
@@ -144,32 +143,3 @@ async def test_the_tag_of_an_html_document_goes_before_each_of_its_blocks():
     page = "<p>&gt;&gt;x&lt;&lt; <b>a</b></p><p>b</p>"
     await translate_html(a_job(model), [page, "<i>c</i>"])
     assert sorted(model.texts) == [b">>x<< a", b">>x<< b", b"c"]
-
-
-async def test_tags_cost_no_more_than_twice_for_a_document_of_twice_the_size(
-    monkeypatch,
-):
-    seen = []
-
-    def noting(text):
-        seen.append(len(text))
-        return tag_of(text)
-
-    monkeypatch.setattr(markup, "tag_of", noting)
-    costs = []
-    for count in (60, 120):
-        seen.clear()
-        page = f"<p>{'a ' * count}</p>" + "<p>b</p>" * count
-        await translate_html(a_job(), [page])
-        costs.append(sum(seen))
-    assert costs[1] <= 2.1 * costs[0]
-
-
-async def test_only_a_short_tag_is_put_before_each_sentence():
-    assert tag_of(">>fra<< Yes.") == ">>fra<< "
-    assert tag_of(f">>{'x' * 33}<< Yes.") == ""
-
-
-async def test_the_texts_of_a_list_stay_apart_and_in_order():
-    texts = [f"{'Yes. ' * (i % 3)}No {i}." for i in range(11)]
-    assert await translate(*texts) == [text.upper() for text in texts]

@@ -296,11 +296,6 @@ def test_an_address_is_taken_before_anybody_is_served():
             bind(*address)
 
 
-def test_a_name_that_no_host_can_have_is_one_sentence():
-    with pytest.raises(UserError, match="cannot listen at a..b, port 0 .+;"):
-        bind("a..b", 0)
-
-
 def test_of_two_that_start_together_one_is_refused(model):
     # Both have the address before either listens.
     service = Service("a", OneVersion(model), Batcher(Batching()), Limits())

@@ -16,7 +16,6 @@ from keras_transformer.serving.batcher import Batcher
 from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.service import Job
 
-MEGABYTE = 1 << 20
 PREDICT = "/v1/models/small:predict"
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
@@ -46,7 +45,6 @@ def lines(count, **fields):
     [
         ("/translate", JSON, lines(2_049), "(2049) exceeds text limit (2048)"),
         ("/translate", JSON, lines(2_049, target="de"), "text limit (2048)"),
-        ("/translate", JSON, lines(200_000), "at most 10304 values"),
         (PREDICT, JSON, b'{"inputs":[' + b"[]," * 99_999, "10304 values"),
         (
             PREDICT,
@@ -54,7 +52,6 @@ def lines(count, **fields):
             b'{"inputs":[' + b'"",' * 2_048 + b'""]}',
             "(2049) exc",
         ),
-        (PREDICT, JSON, b'{"instances":[' + b'"",' * 2_048 + b'""]}', "limit"),
         ("/api/translate", JSON, b"[" + b"{}," * 99_999, "10304 values"),
         (
             "/api/translate",
@@ -62,15 +59,8 @@ def lines(count, **fields):
             json.dumps({"text": "A.\n" * 2_049}).encode(),
             "(2049 sentences or more) exceeds text limit (2048)",
         ),
-        ("/", FORM, b"a=b&" * 99_999, "at most 64 fields"),
         ("/translate", FORM, b"a=b&" * 99_999, "at most 64 fields"),
         ("/translate", PARTS, b"--x\r\n" + b"a:b\r\n" * 99_999, "64 fields"),
-        (
-            "/translate",
-            PARTS,
-            b"--x\r\n" + b"a:b\r\n" * 999 + b"\r\nb\r\n--x--",
-            "64 fields",
-        ),
         ("/translate", PARTS, b"--x\r\n\r\n\r\n" * 99_999, "64 fields"),
         ("/translate", FORM, b"q=a&q=b&source=de&target=en", "in JSON"),
     ],
@@ -143,39 +133,20 @@ def test_no_field_of_a_request_reaches_the_log(caplog):
                 JSON,
                 [
                     json.dumps({**DE_EN, "q": "a", name: secret})
-                    for name in ("q", "source", "format", "alternatives", "x")
+                    for name in ("q", "source", "x")
                 ],
             ),
             ("/translate", FORM, [f"q={secret}&source={secret}", f"%{secret}"]),
-            (
-                "/translate",
-                PARTS,
-                [
-                    f"--x{part}\r\n\r\n{secret}\r\n--x--",
-                    f"--x\r\n{secret}\r\n\r\n{secret}",
-                    f"--x\r\nContent-Disposition\x00: {secret}\r\n\r\n--x--",
-                ],
-            ),
+            ("/translate", PARTS, [f"--x{part}\r\n\r\n{secret}\r\n--x--"]),
+            ("/translate", PARTS, [f"--x\r\n{secret}\r\n\r\n{secret}"]),
             ("/translate", f"multipart/form-data; boundary={secret}", ["--"]),
             ("/translate", secret, [secret]),
             ("/", FORM, [f"text={secret}", f"{secret}=a"]),
-            (
-                "/api/translate",
-                JSON,
-                [
-                    json.dumps({"text": secret, "alignment": True}),
-                    json.dumps({"text": "a", "n_best": secret}),
-                ],
-            ),
+            ("/api/translate", JSON, [json.dumps({"text": secret})]),
             (
                 PREDICT,
                 JSON,
-                [
-                    json.dumps({"inputs": [secret]}),
-                    json.dumps({"instances": [{secret: secret}]}),
-                    json.dumps({"inputs": "a", "signature_name": secret}),
-                    secret,
-                ],
+                [json.dumps({"instances": [{secret: secret}]}), secret],
             ),
             (f"/v1/models/{secret}:predict", JSON, ["{}"]),
             (f"/{secret}", JSON, [secret]),

@@ -9,7 +9,7 @@ from sample_runs import CARD, OPTIONS
 
 import keras_transformer
 from keras_transformer.commands.serve import keep_exported
-from keras_transformer.config import Sampling, UserError
+from keras_transformer.config import UserError
 from keras_transformer.run import Run
 from keras_transformer.runs import checkpoints
 from keras_transformer.translation.model_card import CARD_FILE, ModelCard
@@ -132,25 +132,10 @@ def test_a_run_is_exported_once_and_again_when_it_changes(run):
     assert sorted(path.name for path in output.iterdir()) == ["2", "3"]
 
 
-def test_an_old_version_may_be_gone_already(run, monkeypatch):
-    output, export = run.path / "exported", Run.export
-    keep_exported(run, output)
-    save_checkpoint(run, 11)
-
-    def beside_another(self, output, version):
-        shutil.rmtree(output / "1")
-        return export(self, output, version)
-
-    monkeypatch.setattr(Run, "export", beside_another)
-    keep_exported(run, output)
-    assert [path.name for path in output.iterdir()] == ["2"]
-
-
 @pytest.mark.parametrize(
     "how",
     [
         {"precision": "int8"},
-        {"shortlist": True},
         {"search": {"min_length": 5}},
         {"operators": ("Portable",)},
     ],
@@ -164,23 +149,11 @@ def test_an_export_that_was_made_otherwise_stays_as_it_is(run, how):
     dataclasses.replace(card, **how).save(output / "1")
     write_evaluation(run)
     keep_exported(run, output)
-    stored = "precision" in how or "shortlist" in how
-    assert bool(ModelCard.load(output / "1").scores) == (not stored)
+    assert bool(ModelCard.load(output / "1").scores) == ("precision" not in how)
 
     save_checkpoint(run, 11)
     keep_exported(run, output)
     assert sorted(path.name for path in output.iterdir()) == ["1", "2"]
-
-
-@pytest.mark.parametrize(
-    "how", [dict(sampling=Sampling(seed=1)), dict(no_repeat_ngram=2)]
-)
-def test_an_export_that_searches_as_no_evaluation_has_no_scores(run, how):
-    assert write_evaluation(run)
-    plain = dataclasses.replace(run.config.search, max_source_length=64)
-    assert run.card(search=plain).scores
-    search = dataclasses.replace(plain, beam_size=4, **how)
-    assert run.card(search=search).scores == ()
 
 
 @pytest.mark.parametrize(
@@ -215,24 +188,13 @@ def test_other_weights_under_the_same_name_are_other_weights(run):
     assert after.startswith("step-000000007 ") and after != before
 
 
-def test_the_scores_of_other_weights_are_not_the_cards(run):
+def test_the_scores_of_other_weights_or_texts_are_not_the_cards(run):
     write_evaluation(run)
     assert run.card().scores
+    write_evaluation(run, is_own_corpus=False)
+    assert not run.card().scores
     write_evaluation(run, weights=run.chosen().identity[:-8] + "0badf00d")
     assert not run.card().scores
-
-
-def test_the_scores_of_another_corpus_are_not_the_cards(run):
-    write_evaluation(run, is_own_corpus=False)
-    assert run.card().scores == ()
-
-
-def test_scores_that_cannot_be_read_are_passed_over(run, caplog):
-    write_evaluation(run)
-    (run.path / "evaluation" / "val").mkdir()
-    (run.path / "evaluation" / "val" / "scores.json").write_text("{")
-    assert len(run.card().scores) == 1
-    assert "Skipping" in caplog.text
 
 
 def test_only_the_built_in_corpus_gives_examples_away(run):

@@ -100,15 +100,6 @@ def test_heads_and_bodies_that_do_not_come_never_reach_the_server(proxied):
     assert server.service.held == 0
 
 
-def test_a_body_in_chunks_of_a_byte_reaches_the_server_whole(proxied):
-    _, port = proxied
-    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in BODY + b" " * 9_999)
-    with socket.create_connection(("127.0.0.1", port), 20) as line:
-        line.sendall(head("Transfer-Encoding: chunked") + chunks)
-        line.sendall(b"0\r\n\r\n")
-        assert said(line).startswith(b"HTTP/1.1 200")
-
-
 def test_one_address_cannot_take_all_connections(proxied):
     server, port = proxied
     with contextlib.ExitStack() as stack:

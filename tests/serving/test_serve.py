@@ -33,12 +33,9 @@ def start(*arguments):
 def test_wrong_arguments_are_a_sentence_before_anything_is_loaded(tmp_path):
     for arguments, said in (
         ((), "expected either EXPORTED or --run-dir"),
-        ((tmp_path, "--run-dir", tmp_path), "expected either"),
         (("--run-dir", tmp_path), "error: .*config.json"),
         ((tmp_path, "--cors", "example.org"), "origin such as https://"),
-        ((tmp_path, "--allow-host", "example.org:8501"), "scheme and port"),
         ((tmp_path, "--allow-host", "https://example.org"), "scheme and port"),
-        ((tmp_path, "--timeout", "0"), "Expected --timeout to be above 0"),
     ):
         process = start(*arguments)
         _, errors = process.communicate(timeout=60)

@@ -128,18 +128,6 @@ async def test_a_broken_version_is_told_once_and_tried_again_when_it_changes(
     assert served.current.version == 12
 
 
-async def test_what_failed_is_tried_again_after_a_while_as_it_is(
-    folder, monkeypatch
-):
-    served = Versions(folder)
-    write(folder, "12", "broken")
-    monkeypatch.setattr(versions, "RETRY_SECONDS", 0.01)
-    for _ in range(2):
-        with pytest.raises(UserError, match="12"):
-            await served.change_over()
-        await asyncio.sleep(0.02)
-
-
 @contextlib.asynccontextmanager
 async def following(served, monkeypatch):
     """Looks for changes without a pause, and does not end by itself."""
@@ -148,24 +136,6 @@ async def following(served, monkeypatch):
     yield
     assert not task.done()
     task.cancel()
-
-
-async def test_a_folder_that_cannot_be_read_does_not_end_the_following(
-    folder, monkeypatch, caplog
-):
-    found = [OSError("stale file handle"), {}]
-
-    def find(_):
-        answer = found.pop(0) if found else {}
-        if isinstance(answer, OSError):
-            raise answer
-        return answer
-
-    served = Versions(folder)
-    monkeypatch.setattr(versions, "find_versions", find)
-    async with following(served, monkeypatch):
-        await until_in_loop(lambda: not found)
-    assert "stale file handle" in caplog.text
 
 
 async def test_whatever_a_version_holds_the_next_one_is_served(

@@ -20,8 +20,7 @@ FOLDER = ROOT / ".pytest_cache" / "artifacts"
 PACKAGES = ("keras", "sentencepiece", "tensorflow", "tensorflow-text")
 
 
-# Seconds by the clock, and of CPU, that this process has spent on them.
-taken = [0.0, 0.0]
+taken = 0.0  # CPU-seconds that this process has spent on them.
 
 
 def checksum(*parts):
@@ -55,6 +54,7 @@ def made_once(make):
 
     @functools.cache
     def made(*arguments):
+        global taken
         source = checksum(
             pathlib.Path(inspect.getsourcefile(make)).read_bytes()
         )
@@ -63,15 +63,14 @@ def made_once(make):
             of_this_package() / f"{name}{end}" for end in ("", ".json")
         )
         path.parent.mkdir(parents=True, exist_ok=True)
-        wall, cpu = time.perf_counter(), time.process_time()
+        before = time.process_time()
         with filelock.FileLock(f"{path}.lock"):
             if not done.exists():
                 shutil.rmtree(path, ignore_errors=True)
                 path.mkdir()
                 make(path, *arguments)
                 done.write_text(json.dumps(files_of(path)))
-        taken[0] += time.perf_counter() - wall
-        taken[1] += time.process_time() - cpu
+        taken += time.process_time() - before
         return path
 
     return functools.wraps(make)(made)

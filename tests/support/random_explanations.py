@@ -38,8 +38,6 @@ def make_explanation(
     target_length=5,
     beam_size=4,
     n_best=3,
-    num_alternatives=5,
-    ends_with="end token",
     source=ENGLISH,
     target=GERMAN,
     languages=("en", "de"),
@@ -54,8 +52,8 @@ def make_explanation(
     draw = np.random.default_rng(seed)
     cycle = itertools.cycle(source)
     source_pieces = [next(cycle) for _ in range(source_length - 1)] + [END]
-    grown = _Search(draw, target, target_length, beam_size, num_alternatives)
-    nodes, leaves = grown.ranked(n_best, ends_with)
+    grown = _Search(draw, target, target_length, beam_size)
+    nodes, leaves = grown.ranked(n_best)
     paths = [_pieces(nodes, leaf) for leaf in leaves]
     return Explanation(
         source=text_of(source_pieces),
@@ -86,10 +84,9 @@ def make_explanation(
 class _Search:
     """Nodes as a beam search finds them, and a row for each one followed."""
 
-    def __init__(self, draw, target, length, beam_size, num_alternatives):
+    def __init__(self, draw, target, length, beam_size):
         self.vocabulary = [*dict.fromkeys([*target, *OTHERS]), END]
         self.nodes, self.alternatives, self.steps = [], [], []
-        self.num_alternatives = num_alternatives
         live = [-1]
         for step in range(length):
             hoped = END if step == length - 1 else target[step % len(target)]
@@ -130,20 +127,17 @@ class _Search:
         logits[self.vocabulary.index(hoped)] += 5.0
         logits[-1] += 5.0 if may_end else -2.5
         log_probs = logits - np.log(np.sum(np.exp(logits)))
-        best = np.argsort(-log_probs)[: self.num_alternatives]
+        best = np.argsort(-log_probs)[:5]
         self.alternatives.append(
             [Alternative(self.vocabulary[i], float(log_probs[i])) for i in best]
         )
         return [float(log_prob) for log_prob in log_probs]
 
-    def ranked(self, n_best, ends_with):
+    def ranked(self, n_best):
         """The nodes with their fates, and the leaves of the best."""
         for number in filter(lambda number: number >= 0, self.live):
             node = self.nodes[number]
-            if ends_with == "limit":
-                self.nodes[number] = node._replace(ends_with="limit")
-            else:
-                self.nodes[number] = node._replace(fate=Fate.GIVEN_UP)
+            self.nodes[number] = node._replace(fate=Fate.GIVEN_UP)
         ended = [i for i, node in enumerate(self.nodes) if node.ends_with]
         ended.sort(key=lambda i: -self.nodes[i].score)
         for rank, i in enumerate(ended):

@@ -3,15 +3,11 @@
 The files with the most recorded seconds come first, so that none is left alone
 on a core at the end; `make seconds` records them. A test that is neither `slow`
 nor an `example`, and stands for no slow kind, fails a run on all cores if it
-takes more than five seconds of a quick machine.
+takes more than ten seconds of CPU.
 """
 
-import argparse
-import gc
-import inspect
 import json
 import os
-import time
 from collections import Counter
 
 import artifacts
@@ -19,10 +15,7 @@ import pytest
 from project_table import ROOT
 
 TABLE = ROOT / "tests" / "seconds.json"
-LIMIT = 5.0
-# Seconds that `reference` takes where the limit is as above.
-REFERENCE = 0.055
-
+LIMIT = 10.0
 TIERS = ("slow", "example")
 
 
@@ -31,37 +24,13 @@ def tier(keywords):
     return next((name for name in TIERS if name in keywords), "test")
 
 
-def cpu_seconds():
-    """Of this process, and of programs that it has waited for."""
-    return sum(os.times()[:4])
-
-
-def reference():
-    """Measure a piece of Python that does not change, as long as tests do."""
-    text = inspect.getsource(argparse)
-    found = []
-    for _ in range(3):
-        start = time.process_time()
-        for _ in range(5):
-            compile(text, "argparse", "exec")
-        found.append(time.process_time() - start)
-    return min(found)
-
-
 class Tiers:
     """Orders the tests of a session, and adds up what they take."""
 
     def __init__(self, record):
         self.record = record
-        self.slowness = None
-        self.collecting = 0.0  # CPU-seconds of looking for garbage.
-        gc.callbacks.append(self.note_collection)
         self.seconds = {name: Counter() for name in ("test", *TIERS)}
         self.too_slow = []
-
-    def note_collection(self, phase, info):
-        now = time.process_time()
-        self.collecting += now if phase == "stop" else -now
 
     def pytest_collection_modifyitems(self, items):
         table = json.loads(TABLE.read_text()) if TABLE.exists() else {}
@@ -75,28 +44,16 @@ class Tiers:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item):
-        if self.slowness is None:
-            self.slowness = max(1.0, reference() / REFERENCE)
-        start = self.clocks()
+        start = self.cpu_seconds()
         try:
             return (yield)
         finally:
-            wall, cpu = (
-                b - a for a, b in zip(start, self.clocks(), strict=True)
-            )
-            # What runs in programs is seen by the clock alone, which also sees
-            # other work, and a machine that stands still.
-            taken = max(cpu, wall / 10)
-            if taken > LIMIT * self.slowness:  # It may be busier than before.
-                self.slowness = max(self.slowness, reference() / REFERENCE)
-            taken /= self.slowness
+            taken = self.cpu_seconds() - start
             item.user_properties.append(("seconds", taken))
 
-    def clocks(self):
-        """Seconds and CPU-seconds, without those of what tests share."""
-        wall, cpu = artifacts.taken
-        # Garbage is of all tests before.
-        return time.perf_counter() - wall, cpu_seconds() - cpu - self.collecting
+    def cpu_seconds(self):
+        """Of this process and programs it waited for, not of what is shared."""
+        return sum(os.times()[:4]) - artifacts.taken
 
     def pytest_runtest_logreport(self, report):
         name = tier(report.keywords)
@@ -126,8 +83,8 @@ class Tiers:
     def pytest_terminal_summary(self, terminalreporter):
         for line in self.too_slow:
             terminalreporter.line(
-                f"Above {LIMIT:g} s on a quick machine: make it cheaper, mark "
-                f"it slow, or say what it stands for: {line}",
+                f"Above {LIMIT:g} s of CPU: make it cheaper, mark it slow, or "
+                f"say what it stands for: {line}",
                 red=True,
             )
         for name in self.changed:

@@ -4,9 +4,8 @@ import re
 
 import numpy as np
 import pytest
-from playwright.sync_api import expect
 from random_explanations import make_explanation
-from viewer_handling import NEAR, arrays, choose, head, numbers, quantised
+from viewer_handling import NEAR, choose, head, numbers, quantised
 
 from keras_transformer.viewing.explanation import Fate
 
@@ -16,17 +15,6 @@ pytestmark = pytest.mark.slow
 def probability(log_prob):
     shown = f"{np.exp(log_prob):.3f}"
     return "<0.001" if shown == "0.000" else shown
-
-
-def test_a_hypothesis_is_chosen_from_the_table_or_by_enter(page, explanation):
-    second, third = explanation.leaves[1:3]
-    looked_at = page.locator(".strip").nth(1).locator(".token")
-    page.locator(".hypotheses tbody tr").nth(1).click()
-    expect(looked_at).to_have_text(arrays(explanation, second)[1])
-    mark = page.locator(f'[data-node="{third}"]')
-    mark.focus()
-    mark.press("Enter")
-    expect(looked_at).to_have_text(arrays(explanation, third)[1])
 
 
 @pytest.mark.parametrize("encoder_layers", [5, 1])

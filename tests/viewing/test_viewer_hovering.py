@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.sync_api import expect
-from viewer_handling import choose, head
+from viewer_handling import choose
 
 from keras_transformer.viewing.explanation import Fate
 
@@ -73,7 +73,6 @@ def test_a_target_piece_pointed_at_is_marked_in_every_section(
 @pytest.mark.parametrize(
     "place",
     [
-        ".looks .token >> nth=3",
         ".figures figure:nth-child(2) svg:first-child text[data-key=s3]",
         ".numbers thead th >> nth=3",
     ],
@@ -98,38 +97,11 @@ def test_a_source_piece_is_marked_wherever_it_is_pointed_at(
     assert marked != plain
 
 
-def test_the_grid_marks_what_has_the_focus_when_it_comes_into_sight(
-    opened, explanation
-):
-    page = opened(explanation.to_html())
-    page.get_by_role("button", name="Download figure 5").focus()
-    weighed = page.locator(".beam tbody button").first
-    weighed.evaluate("button => button.focus({ preventScroll: true })")
-    expect(page.locator(".beam tbody tr").first).to_have_class("hovered")
-    assert page.locator(".grid").bounding_box()["y"] < -500
-    assert band(page, "row") is None
-    page.locator(".grid").scroll_into_view_if_needed()
-    page.locator(".grid.has-row").wait_for()
-    assert band(page, "row") == [0, 5]
-
-
 def test_a_word_is_marked_by_any_of_its_pieces(page):
     choose(page, "Words")
     strip(page, 2).nth(3).hover()  # "s" of "▁cost", "s".
     assert hovered(page, "Translation") == ["costs"]
     assert hovered(page, "Step by step") == ["▁cost", "s"]
-
-
-def test_a_picture_of_the_grid_answers_to_the_pointer(page, explanation):
-    choose(page, "Decoder")
-    picture = page.locator('[data-layer="0"][data-head="1"] .picture')
-    box = picture.bounding_box()
-    side = box["height"] / 5
-    picture.hover(position={"x": side * 0.5, "y": side * 3.5})
-    assert band(page, "row") == [3, 5] and band(page, "column") == [0, 5]
-    piece = explanation.attention().target_pieces[3]
-    readout = page.locator(".readout").first
-    expect(readout).to_contain_text(f"“{piece}” → “<s>”: ")
 
 
 def test_bars_hypotheses_and_nodes_off_the_way_answer(page, explanation):
@@ -154,26 +126,6 @@ def test_bars_hypotheses_and_nodes_off_the_way_answer(page, explanation):
         assert readout.inner_text() == boxed
 
 
-def test_a_hypothesis_pointed_at_shows_its_way_in_the_tree(page, explanation):
-    page.locator(".node").first.wait_for()
-    page.locator(".hypotheses tbody tr").nth(2).hover()
-    marked = page.locator(".node.hovered").evaluate_all(
-        "nodes => nodes.map(node => Number(node.dataset.node))"
-    )
-    assert marked == explanation.path(explanation.leaves[2])
-
-
-def test_the_tree_tells_of_the_step_that_is_boxed(page, explanation):
-    readout = page.locator('section[aria-label="Beam search"] .readout')
-    path = explanation.path(explanation.leaves[0])
-    for step in (0, 1):
-        boxed = page.locator(".node.now")
-        expect(boxed).to_have_attribute("data-node", str(path[step]))
-        piece = explanation.nodes[path[step]].piece
-        assert readout.inner_text().startswith(f"“{piece}”, step {step + 1}: ")
-        page.get_by_role("button", name="Step on").click()
-
-
 def test_the_focus_stays_where_enter_was_pressed(page, explanation):
     piece = strip(page, 1).nth(1)
     strip(page, 1).first.focus()
@@ -194,17 +146,3 @@ def test_the_focus_stays_where_enter_was_pressed(page, explanation):
         "aria-current", "true"
     )
     assert page.evaluate(FOCUS) == text
-
-
-def test_the_heat_map_keeps_the_focus_when_the_page_changes(page):
-    head(page, 0, 0)
-    page.locator(".heat-map").focus()
-    width = page.locator(".heat-map").bounding_box()["width"]
-    page.set_viewport_size({"width": 700, "height": 640})
-    page.wait_for_function(
-        "width => document.querySelector('.keras-transformer-viewer')"
-        ".shadowRoot.querySelector('.heat-map').clientWidth !== width",
-        arg=width,
-    )
-    focused = "document.querySelector('.keras-transformer-viewer').shadowRoot"
-    assert page.evaluate(f"{focused}.activeElement.className") == "heat-map"

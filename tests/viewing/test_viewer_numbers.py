@@ -1,11 +1,9 @@
 """What the views show in a real browser is what the arrays hold."""
 
-import itertools
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
-from playwright.sync_api import expect
 from random_explanations import END
 from viewer_handling import NEAR, arrays, choose, head, numbers, quantised
 
@@ -31,40 +29,6 @@ def test_the_entropy_of_a_head_is_the_mean_of_its_rows(page, explanation):
         "aria-label"
     )
     assert label == (f"Cross, layer 2, head 3, mean entropy {bits:.2f} bits")
-
-
-def test_the_entropy_of_a_mean_is_that_of_its_picture(page, explanation):
-    expected, _ = arrays(explanation, explanation.leaves[0])
-    for kind, layer in itertools.product(expected, (0, 1, -1)):
-        weights = expected[kind]
-        choose(page, kind)
-        mean = weights[layer] if layer >= 0 else weights.mean(axis=0)
-        mean = np.maximum(mean.mean(axis=0), 1e-9)
-        bits = -(mean * np.log2(mean)).sum(axis=-1).mean()
-        cell = page.locator(f'[data-layer="{layer}"][data-head="-1"]')
-        shown = float(cell.inner_text())
-        # From 8-bit weights, with two digits.
-        assert shown == pytest.approx(bits, abs=0.02)
-
-
-def test_a_head_has_one_colour_in_lines_and_figures(page):
-    choose(page, "Lines")
-    choose(page, "Encoder")
-    stroke = "line => line.getAttribute('stroke')"
-    for number in range(3):
-        head(page, 0, number)
-        assert (
-            page.locator(".legend")
-            .inner_text()
-            .startswith(f"head {number + 1}")
-        )
-        colour = page.locator(".lines line").first.evaluate(stroke)
-        assert page.locator(".legend line").evaluate(stroke) == colour
-        # The first panel of figure 5 shows this head.
-        panel = page.locator("figure:nth-child(3) .scroll svg").first
-        expect(panel.locator("line").first).to_have_attribute("stroke", colour)
-    head(page, 0, -1)
-    assert "mean of all heads" in page.locator(".legend").inner_text()
 
 
 def test_words_add_columns_and_average_rows(page, explanation):

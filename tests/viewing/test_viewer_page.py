@@ -71,25 +71,6 @@ def test_a_notebook_may_insert_it_later(opened, explanation):
     assert page.locator(".viewer").count() == 2
 
 
-def test_dark_is_what_the_reader_asks_for_and_may_be_changed(
-    opened, explanation
-):
-    page = opened(explanation.to_html(), color_scheme="dark")
-
-    def brightness():
-        colour = page.locator(".viewer").evaluate(
-            "element => getComputedStyle(element).backgroundColor"
-        )
-        return sum(map(int, re.findall(r"\d+", colour)))
-
-    assert brightness() < 200
-    token = page.locator(".looks .token").first  # The weights of a step.
-    before = token.get_attribute("style")
-    page.get_by_role("button", name="Light page").click()
-    assert brightness() > 600
-    assert token.get_attribute("style") != before
-
-
 def test_a_page_of_its_own_is_painted_whole_with_all_its_viewers(
     opened, explanation
 ):

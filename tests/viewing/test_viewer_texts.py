@@ -17,18 +17,6 @@ def byte_pieces(word):
     return ["▁", *(f"<0x{byte:02X}>" for byte in word.encode())]
 
 
-def test_text_from_the_right_is_set_from_the_right(opened):
-    arabic = "▁تكلف ▁المصباح ▁مئت ين ▁يورو".split()
-    page = opened(make_explanation(target=arabic, seed=3).to_html())
-    source, target = (page.locator(".strip").nth(i) for i in range(2))
-    assert source.get_attribute("dir") == "ltr"
-    assert target.get_attribute("dir") == "rtl"
-    first, second = (
-        target.locator(".token").nth(i).bounding_box()["x"] for i in range(2)
-    )
-    assert second < first
-
-
 def test_a_language_from_the_right_is_set_so_whatever_its_first_letter(opened):
     words = "▁HTTP ▁ضوء ▁مئت ين ▁يورو".split()
     made = make_explanation(source=words, target=words, languages=("fa", "he"))
@@ -83,15 +71,6 @@ def test_words_without_spaces_are_put_together(opened):
     assert words == ["今日", "は", "東京", "に", "Ab", "</s>"]
 
 
-def test_words_of_tibetan_are_put_together(opened):
-    pieces = ["▁བོད", "་", "ཡི", "ག"]
-    page = opened(make_explanation(source=pieces, source_length=5).to_html())
-    choose(page, "Words")
-    words = page.locator(".strip").first.locator(".token").all_inner_texts()
-    # To ICU the mark between syllables is a word.
-    assert words == ["བོད", "་", "ཡིག", "</s>"]
-
-
 def test_a_source_that_was_cut_is_said_to_be(opened, explanation):
     cut = make_explanation(truncated=True).to_html()
     for scripts in (True, False):
@@ -134,48 +113,8 @@ def test_a_search_without_any_hypothesis_left_shows_its_tree(opened):
     expect(tokens).to_have_count(1)
 
 
-def test_pieces_weighed_but_not_among_the_likeliest_have_bars(opened):
-    made = make_explanation(num_alternatives=2, beam_size=3)
-    page = opened(made.to_html())
-    weighed = {node.piece: node for node in made.nodes if node.step == 0}
-    kept = dict(made.alternatives[0])
-    assert len(weighed) == 6 and len(kept) == 2
-    shown = page.locator(".bars li").evaluate_all(
-        "items => items.map(item => [item.querySelector('bdi').innerText,"
-        " item.querySelector('.number').innerText])"
-    )
-    assert {piece for piece, _ in shown} == set(weighed) | set(kept)
-    for piece, number in shown:
-        node = weighed.get(piece)
-        log_prob = node.log_prob if node else kept[piece]
-        assert float(number) == pytest.approx(np.exp(log_prob), abs=6e-4)
-    assert page.get_by_text("not among the best, or not allowed").is_visible()
-
-
-def test_only_cross_attention_is_aligned(page):
-    box = page.get_by_role("checkbox", name="Word alignment")
-    for kind in ("Encoder", "Decoder", "Cross"):
-        choose(page, kind)
-        assert box.is_enabled() == (kind == "Cross")
-
-
-def test_few_rows_of_many_columns_are_not_flat(opened):
-    page = opened(make_explanation(source_length=101).to_html())
-    choose(page, "Cross")
-    heat_map = page.locator(".heat-map")
-    heat_map.scroll_into_view_if_needed()
-    box = heat_map.bounding_box()
-    readout = page.locator(".readout").first
-    # From the lower edge: the last row is 10 pixels high.
-    rows = []
-    for above in (4, 9, 14):
-        heat_map.hover(position={"x": 120, "y": box["height"] - above})
-        rows.append(readout.inner_text().split(" → ")[0])
-    assert rows[0] == rows[1] == "“</s>”" != rows[2]
-
-
-@pytest.mark.parametrize("length", [53, 199])
-def test_a_page_of_the_base_model_opens(opened, length):
+def test_a_page_of_the_base_model_opens(opened):
+    length = 199
     made = make_explanation(
         layers=6,
         heads=8,
