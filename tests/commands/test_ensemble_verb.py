@@ -16,7 +16,6 @@ from verb_calls import (
     write_lines,
 )
 
-from keras_transformer.config import UserError
 from keras_transformer.model import Transformer
 from keras_transformer.run import Run
 from keras_transformer.runs import checkpoints
@@ -126,16 +125,3 @@ def test_a_run_of_another_vocabulary_is_refused(
     message = capsys.readouterr().err
     assert "Expected runs of one vocabulary" in message
     assert f"--tokenizer {run_dir / 'tokenizer.model'}" in message
-
-
-def test_an_ensemble_says_which_runs_it_has_and_what_asks_for_one(
-    run_dir, other
-):
-    both = f"Run({str(run_dir)!r}, ensemble=[{str(other)!r}])"
-    assert repr(Run(run_dir, [other])) == both
-    translator = Run(run_dir, [other]).translator()
-    for ask in (translator.explain, lambda _: translator.model):
-        with pytest.raises(UserError, match="Expected one model, received 2"):
-            ask("the dog barks")
-    with pytest.raises(ValueError, match="`ensemble` to be a list of run"):
-        Run(run_dir, str(other))

@@ -5,7 +5,6 @@ import json
 import pathlib
 import sys
 
-import nltk
 import PYEVALB.parser
 import PYEVALB.scorer
 import pytest
@@ -178,43 +177,6 @@ def test_brackets_are_counted_by_the_rules_of_evalb(gold, line, expected):
     found = brackets.compare(Tree.fromstring(gold), line)
     counts = (found.matched, found.gold, found.predicted, found.exact)
     assert counts == expected
-
-
-def refined():
-    """The grammar with its refined categories, as nltk reads it."""
-    rules = [
-        nltk.Production(nltk.Nonterminal(left), map(nltk.Nonterminal, right))
-        for left, choices in grammar.read_rules().items()
-        for right in choices
-    ]
-    words = [
-        nltk.Production(nltk.Nonterminal(tag), [word])
-        for tag, choices in grammar.read_words().items()
-        for word in choices
-    ]
-    return nltk.CFG(nltk.Nonterminal("S"), rules + words)
-
-
-def plain(tree):
-    """A tree of refined categories as the treebank has it."""
-    label = tree.label() if tree.label() == "." else tree.label().split(".")[0]
-    if isinstance(tree[0], str):
-        return Tree(label, tree[:])
-    children = [plain(child) for child in tree]
-    if len(children) == 1 and children[0].label() == label:
-        return children[0]
-    return Tree(label, children)
-
-
-def test_a_sentence_of_the_grammar_has_one_tree():
-    parser = nltk.parse.BottomUpLeftCornerChartParser(refined())
-    drawn = list(itertools.islice(grammar.sentences(3), 83))
-    for tree in drawn:
-        if len(tree.leaves()) < 25:
-            found = {str(plain(parse)) for parse in parser.parse(tree.leaves())}
-            assert found == {str(tree)}
-    # And it is no fixed list of sentences: clauses and phrases nest.
-    assert max(tree.height() for tree in drawn) > 12
 
 
 def test_a_split_of_no_trees_is_refused_before_any_is_drawn(tmp_path, capsys):

@@ -125,16 +125,9 @@ def test_every_signature_computes_with_the_rounded_weights(
 
 
 @pytest.mark.stands_for("quantised exports")
-@pytest.mark.parametrize("dtype", QUANTIZED)
-def test_a_trained_model_translates_and_scores_nearly_as_before(
-    quantized, trained, dtype
+def test_a_trained_model_in_8_bits_translates_and_scores_nearly_as_before(
+    quantized, trained
 ):
-    # A sum of log-probabilities is as uncertain as it is large.
-    tolerance, alike = {
-        "float16": ({"rtol": 0, "atol": 0.02}, 126),
-        "bfloat16": ({"rtol": 0.1, "atol": 0.05}, 120),
-        "int8": ({"rtol": 0.2, "atol": 0.2}, 120),
-    }[dtype]
     texts, right = sample_runs.digit_corpus()["test"]
     expected = trained.translate(
         texts, beam_size=1, length_penalty=0.0, n_best=1
@@ -143,18 +136,19 @@ def test_a_trained_model_translates_and_scores_nearly_as_before(
     before = [e[0].text for e in expected]
     assert sum(map(str.__eq__, before, right)) > 100
 
-    found = quantized(dtype)("serving_default", text=texts)
+    found = quantized("int8")("serving_default", text=texts)
 
     agree = [
         after.decode() == text
         for after, text in zip(found["translation"], before, strict=True)
     ]
-    assert sum(agree) >= alike
+    assert sum(agree) >= 120
     # Not all: processors round differently, and train another model.
     close = np.isclose(
         found["score"][agree],
         [e[0].score for e, same in zip(expected, agree, strict=True) if same],
-        **tolerance,
+        rtol=0.2,  # A sum is as uncertain as it is large.
+        atol=0.2,
     )
     assert np.mean(close) > 0.95
 

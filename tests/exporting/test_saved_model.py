@@ -203,33 +203,6 @@ def test_a_full_disk_leaves_nothing_half_written(
     assert logging.root.handlers == []
 
 
-@pytest.mark.slow
-def test_every_signature_is_traced_once_and_no_folder_named_that_is_gone(
-    small_translator, tmp_path, monkeypatch, caplog
-):
-    """Tracing is most of the time of an export."""
-    caplog.set_level(logging.INFO, "tensorflow")
-    traced = []
-
-    def count(name):
-        trace = getattr(serving, name)
-
-        def counting(*args):
-            traced.append(name)
-            return trace(*args)
-
-        monkeypatch.setattr(serving, name, counting)
-
-    for name in ("search_text", "score_text", "attention_text"):
-        count(name)
-    greedy = config.Search(beam_size=1, n_best=1)
-    serving.export(small_translator, tmp_path, search=greedy)
-    expected = ["search_text"] * 3 + ["score_text", "attention_text"]
-    assert sorted(traced) == sorted(expected)
-    assert "partial" not in caplog.text
-    assert logging.getLogger("tensorflow").level == logging.INFO
-
-
 def test_the_command_prints_the_path_and_nothing_else(
     small_run, tmp_path, capfd, caplog, one_signature
 ):

@@ -118,14 +118,6 @@ def test_a_later_version_adapts_to_the_files_that_are_there(
     ]
 
 
-def test_the_name_is_that_of_the_folder(tmp_path, monkeypatch):
-    assert Export().planned(tmp_path / "de-en").name == "de-en"
-    assert Export().planned(f"{tmp_path}/de-en/").name == "de-en"
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    assert Export().planned(".").name == "here"
-
-
 def test_a_name_that_no_url_can_hold_is_refused(tmp_path):
     with pytest.raises(UserError, match="model name without / and :"):
         Export(name="a:predict").planned(tmp_path)

@@ -131,13 +131,6 @@ def test_a_marian_model_of_other_settings_is_refused(copy_of, changes, message):
     refuse(path.parent, message)
 
 
-def test_a_release_of_subword_nmt_is_no_missing_file(copy_of):
-    folder = copy_of("npz")
-    for side in ("source", "target"):
-        (folder / f"{side}.spm").rename(folder / f"{side}.bpe")
-    refuse(folder, r"subword-nmt \(source.bpe\), which is not supported")
-
-
 @pytest.mark.parametrize("quote", ["", '"'])
 def test_a_vocabulary_may_have_what_pyyaml_rejects(copy_of, quote):
     # yaml-cpp, which Marian reads with, ends lines at line feeds alone.

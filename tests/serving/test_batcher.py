@@ -1,10 +1,9 @@
 """The queue before the model, with a model that only takes notes."""
 
 import asyncio
-import threading
 
-import numpy as np
 import pytest
+from still_model import StillModel
 from waiting import until_in_loop
 
 from keras_transformer.machine.batching_file import Batching
@@ -12,41 +11,6 @@ from keras_transformer.serving.batcher import Batcher
 from keras_transformer.serving.limits import RefusalError
 
 pytestmark = pytest.mark.anyio
-
-
-class Notes:
-    """Answers each text with itself, backwards, once the gate is open.
-
-    It remembers the texts of every batch that was begun.
-    """
-
-    padded = {"matrix"}
-
-    def __init__(self, is_open=True):
-        self.batches, self.gate = [], threading.Event()
-        if is_open:
-            self.gate.set()
-
-    def inputs(self, signature):
-        return ["text"]
-
-    def run(self, signature, rows):
-        texts = [text for (text,) in rows]
-        self.batches.append(texts)
-        assert self.gate.wait(20)
-        if b"bad" in texts:
-            raise ValueError("what a model says")
-        if signature == "matrix":
-            longest = max(map(len, texts))
-            return {
-                "codes": np.array(
-                    [[*text, *[0] * (longest - len(text))] for text in texts]
-                )
-            }
-        return {
-            "text": np.array([text[::-1] for text in texts], object),
-            "length": np.array([len(text) for text in texts]),
-        }
 
 
 BATCHING = Batching(
@@ -73,28 +37,31 @@ async def begun(model):
 
 
 async def test_texts_of_many_clients_go_together():
-    model, batcher = Notes(), Batcher(BATCHING)
+    model, batcher = StillModel(), Batcher(BATCHING)
     found = await asyncio.gather(
         *(asking(batcher, model, text) for text in ("ab", "cde"))
     )
     assert model.batches == [[b"ab", b"cde"]]
-    assert [answer["text"].tolist() for answer in found] == [[b"ba"], [b"edc"]]
+    assert [answer["translation"].tolist() for answer in found] == [
+        [b"ba"],
+        [b"edc"],
+    ]
 
 
 async def test_a_full_batch_does_not_wait_for_company():
     batcher = Batcher(Batching(3, batch_timeout_micros=60_000_000))
-    await asyncio.wait_for(asking(batcher, Notes(), "a", "b", "c"), 20)
+    await asyncio.wait_for(asking(batcher, StillModel(), "a", "b", "c"), 20)
 
 
 async def test_free_threads_share_what_waits():
     batching = Batching(7, batch_timeout_micros=0, num_batch_threads=3)
-    model = Notes()
+    model = StillModel()
     await asking(Batcher(batching), model, "a", "b", "c", "d", "e")
     assert sorted(map(len, model.batches)) == [1, 2, 2]
 
 
 async def test_a_batch_of_long_texts_has_few_of_them():
-    model, batcher = Notes(), Batcher(Batching(7, 0, num_batch_threads=1))
+    model, batcher = StillModel(), Batcher(Batching(7, 0, num_batch_threads=1))
     texts = ["x" * 3_000] * 3 + ["y" * 9_000] * 2 + ["z"] * 5
     await asking(batcher, model, *texts)
     found = [[text[:1] for text in batch] for batch in model.batches]
@@ -103,7 +70,7 @@ async def test_a_batch_of_long_texts_has_few_of_them():
 
 
 async def test_the_oldest_goes_first_with_those_of_nearest_length():
-    model, batcher = Notes(is_open=False), Batcher(BATCHING)
+    model, batcher = StillModel(is_open=False), Batcher(BATCHING)
     first = asking(batcher, model, "x", "x", "x")
     await begun(model)
     others = [
@@ -121,7 +88,7 @@ async def test_the_oldest_goes_first_with_those_of_nearest_length():
 
 async def test_a_large_request_comes_back_in_order_and_lets_others_between():
     texts = [f"{i:0{1 + i % 5}d}" for i in range(17)]
-    model, batcher = Notes(is_open=False), Batcher(BATCHING)
+    model, batcher = StillModel(is_open=False), Batcher(BATCHING)
     large = asking(batcher, model, *texts)
     await begun(model)
     small = asking(batcher, model, "me")
@@ -130,14 +97,16 @@ async def test_a_large_request_comes_back_in_order_and_lets_others_between():
     await small
     assert b"me" in model.batches[1] and not large.done()
     found = await large
-    assert found["text"].tolist() == [text[::-1].encode() for text in texts]
-    assert found["length"].tolist() == [len(text) for text in texts]
+    assert found["translation"].tolist() == [
+        text[::-1].encode() for text in texts
+    ]
+    assert found["score"].tolist() == [len(text) for text in texts]
     assert max(map(len, model.batches)) == 3
 
 
 async def test_a_request_beyond_the_room_is_refused_and_the_room_comes_back():
     # Room for two batches that wait and one in work: nine texts.
-    model, batcher = Notes(is_open=False), Batcher(BATCHING)
+    model, batcher = StillModel(is_open=False), Batcher(BATCHING)
     held = [
         asking(batcher, model, *texts) for texts in ("ab", "ab", "ab", "a", "b")
     ]
@@ -154,19 +123,19 @@ async def test_a_request_beyond_the_room_is_refused_and_the_room_comes_back():
 
 
 async def test_a_text_that_the_model_fails_on_fails_nobody_else():
-    model, batcher = Notes(), Batcher(BATCHING)
+    model, batcher = StillModel(), Batcher(BATCHING)
     one, bad, two = await asyncio.gather(
         *(asking(batcher, model, text) for text in ("one", "bad", "two")),
         return_exceptions=True,
     )
-    assert one["text"].tolist() == [b"eno"]
+    assert one["translation"].tolist() == [b"eno"]
     assert isinstance(bad, ValueError)
-    assert two["text"].tolist() == [b"owt"]
+    assert two["translation"].tolist() == [b"owt"]
     assert batcher.taken == 0
 
 
 async def test_a_padded_answer_tells_nothing_of_other_clients():
-    model, batcher = Notes(), Batcher(BATCHING)
+    model, batcher = StillModel(), Batcher(BATCHING)
     short, long, several = await asyncio.gather(
         *(
             asking(batcher, model, *texts, signature="matrix")
@@ -185,5 +154,5 @@ async def test_a_padded_answer_tells_nothing_of_other_clients():
 
 
 async def test_no_text_has_no_answers_of_the_right_shape():
-    found = await Batcher(BATCHING).run(Notes(), "matrix", [])
+    found = await Batcher(BATCHING).run(StillModel(), "matrix", [])
     assert found["codes"].shape == (0, 0)

@@ -9,17 +9,15 @@ import time
 import httpx
 import numpy as np
 import pytest
-from running_server import OneVersion, running
+from running_server import running
 from still_model import StillModel
 from waiting import until
 
 from keras_transformer.config import UserError
 from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving import server as server_module
-from keras_transformer.serving.batcher import Batcher
 from keras_transformer.serving.limits import Limits
 from keras_transformer.serving.server import bind, names_of
-from keras_transformer.serving.service import Service
 
 PREDICT = "/v1/models/small:predict"
 SECRET = "Geheimnis"
@@ -226,15 +224,13 @@ def test_a_page_of_another_site_makes_the_model_do_nothing(model):
             ("/languages", {"Origin": "http://127.0.0.1:1"}, 403),
             # As a proxy writes it that has the name of the site.
             *(
-                ("/languages", {"Origin": origin, "Host": host}, status)
-                for origin, host, status in (
-                    ("https://a.org", "a.org:443", 200),
-                    ("http://a.org", "a.org:80", 200),
-                    ("https://a.org", "a.org:80", 403),
-                    ("https://a.org:8443", "a.org:8443", 200),
+                (
+                    "/languages",
+                    {"Origin": "https://a.org", "Host": host},
+                    status,
                 )
+                for host, status in (("a.org:443", 200), ("a.org:80", 403))
             ),
-            ("/languages", {"Origin": "http://other.org"}, 403),
             ("/languages", {"Origin": "null"}, 403),
             ("/languages", {"Origin": friend}, 200),
         ):
@@ -294,17 +290,6 @@ def test_an_address_is_taken_before_anybody_is_served():
         said = f"cannot listen at .* {address[1]}"
         with pytest.raises(UserError, match=said):
             bind(*address)
-
-
-def test_of_two_that_start_together_one_is_refused(model):
-    # Both have the address before either listens.
-    service = Service("a", OneVersion(model), Batcher(Batching()), Limits())
-    with bind("127.0.0.1", 0) as first, socket.socket() as second:
-        second.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        second.bind(first.getsockname())
-        second.listen()
-        with pytest.raises(UserError, match="cannot listen at 127.0.0.1"):
-            server_module.serve(first, service)
 
 
 def odd_requests(draw):

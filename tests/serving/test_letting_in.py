@@ -67,7 +67,7 @@ def lines(count, **fields):
 )
 def test_what_is_dear_to_read_is_refused(still, path, kind, body, said):
     server, model = still
-    model.texts.clear()
+    model.batches.clear()
     answer = post(server, path, body, kind)
     assert answer.status_code == 400
     assert said in answer.text

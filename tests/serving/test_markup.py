@@ -143,22 +143,6 @@ def test_elements_of_two_sentences_have_their_words_in_both():
     assert page.html() == "Komm <i>her. Setz</i> dich."
 
 
-def test_an_image_at_the_head_of_a_sentence_stays_there():
-    page = Markup("Come here. <img src=a> Sit down <img src=b> now.")
-    (segment,) = page.segments
-    start = segment.text.index("Sit")
-    end = len(segment.text)
-    segment.put(
-        [
-            Part(Span(0, 10), "Komm her.", [(0, 0), (1, 1)]),
-            # Nothing comes from "now.", nor the first word from "Sit".
-            Part(Span(start, end), "Nun setz dich.", [(1, 0), (0, 1), (1, 2)]),
-        ],
-        EN_DE,
-    )
-    assert page.html() == "Komm her. <img src=a> Nun setz dich. <img src=b>"
-
-
 @pytest.mark.parametrize(
     ("html", "languages", "translation", "links", "expected"),
     [

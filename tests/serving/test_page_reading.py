@@ -1,7 +1,5 @@
 """Reading the page: by eye, by hand, by ear, from either side."""
 
-from urllib.parse import parse_qs, urlsplit
-
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from word_by_word_model import SIGNATURE
@@ -80,16 +78,6 @@ def test_words_light_up_with_what_they_come_from(visit):
     assert marked(opened) == ["Lampe"]
     opened.page.mouse.move(0, 0)
     assert marked(opened) == [] == opened.page.locator(".lit").all()
-
-
-def test_a_sentence_is_looked_at_with_the_tag_of_its_text(visit):
-    opened = translated(visit, ">>fra<< Ein Hund. Zwei Euro.")
-    first, *_ = opened.page.locator("#hypotheses tr").all_inner_texts()
-    assert first == "euros. Zwei >>fra<<\t-0.250"
-    opened.output.locator(".word", has_text="euros.").hover()
-    assert marked(opened) == ["Euro."]
-    address = opened.page.locator("#explain").get_attribute("href")
-    assert parse_qs(urlsplit(address).query) == {"text": [">>fra<< Zwei Euro."]}
 
 
 def test_everything_is_done_with_a_keyboard(visit):

@@ -144,14 +144,6 @@ def test_minus_infinity_is_as_it_is_there_and_null_for_who_asks(client):
     assert strict.json()["outputs"]["scores"] == [[0.0, None, None]]
 
 
-def test_numbers_are_as_short_as_float32_allows(client, served):
-    found = client.post(PREDICT, json={"instances": TEXTS[:1]})
-    (score,) = served("serving_default", text=TEXTS[:1])["score"]
-    (row,) = json.loads(found.text, parse_float=str)["predictions"]
-    assert len(row["score"]) <= len(str(score)) + 1
-    assert np.float32(row["score"]) == pytest.approx(score, rel=1e-4)
-
-
 def two_sided(signature, num_sources, num_targets):
     inputs = {"source": ["a"] * num_sources, "target": ["b"] * num_targets}
     return {"signature_name": signature, "inputs": inputs}

@@ -12,10 +12,6 @@ import tensorflow as tf
 from tensorflow.python.framework import kernels, op_def_registry
 
 GPU, XLA = "GPU", "XLA_GPU_JIT"
-# Functions keep int32, strings and resources on the host, as TensorFlow's
-# `MTypeFromDType` says.
-_HOST_TYPES = (tf.int32, tf.string, tf.resource)
-_CALLS = ("PartitionedCall", "While", "If")
 
 
 class Missing(NamedTuple):
@@ -126,91 +122,3 @@ def _values(value):
     if value.HasField("list"):
         return list(value.list.type) or list(value.list.s)
     return [value.s] if value.HasField("s") else [value.type]
-
-
-def waits_for_device(function_def):
-    """Find where a function computes on the host with values of the device.
-
-    There the host waits for everything that the device still has to do.
-
-    Returns:
-        Pairs of operators: the one that gives and the one that takes, or
-        `"argument"` and `"result"` for those of the function.
-    """
-    signature, nodes = function_def.signature, {}
-    for node in function_def.node_def:
-        nodes[node.name] = node
-    on_host = {a.name: _is_host_type(a.type) for a in signature.input_arg}
-
-    def source(name):
-        node, *output = name.split(":")
-        if not output:
-            return "argument", on_host[node]
-        names, places = zip(*_outputs(nodes[node]), strict=True)
-        place = names.index(output[0]) + int(output[1])
-        return nodes[node].op, places[place]
-
-    waits = []
-    for name in _live(function_def, nodes):
-        given = [i for i in nodes[name].input if not i.startswith("^")]
-        for each, wanted_on_host in zip(
-            given, _inputs(nodes[name]), strict=True
-        ):
-            op, is_on_host = source(each)
-            if wanted_on_host and not is_on_host:
-                waits.append((op, nodes[name].op))
-    for argument in signature.output_arg:
-        op, is_on_host = source(function_def.ret[argument.name])
-        if _is_host_type(argument.type) and not is_on_host:
-            waits.append((op, "result"))
-    return waits
-
-
-def _is_host_type(dtype):
-    return tf.as_dtype(dtype) in _HOST_TYPES
-
-
-def _live(function_def, nodes):
-    """Names of the nodes that a result, or something outside, depends on."""
-    todo = [name.split(":")[0] for name in function_def.ret.values()]
-    todo += function_def.control_ret.values()
-    live = set()
-    while todo:
-        name = todo.pop().lstrip("^").split(":")[0]
-        if name in nodes and name not in live:
-            live.add(name)
-            todo += nodes[name].input
-    return live
-
-
-def _inputs(node):
-    """For each input, whether it must be on the host."""
-    arguments = op_def_registry.get(node.op).input_arg
-    return [on_host for _, on_host in _places(node, arguments)]
-
-
-def _outputs(node):
-    """For each output, its argument's name, and whether it is on the host."""
-    return _places(node, op_def_registry.get(node.op).output_arg)
-
-
-def _places(node, arguments):
-    is_call = node.op.removeprefix("Stateful").removeprefix("Stateless")
-    kernel = None if is_call in _CALLS else _kernel(node, GPU)
-    places = []
-    for argument in arguments:
-        types = [argument.type]
-        if argument.type_list_attr:
-            types = _values(_attribute(node, argument.type_list_attr))
-        elif argument.type_attr:
-            types = _values(_attribute(node, argument.type_attr))
-        if argument.number_attr:
-            types *= _attribute(node, argument.number_attr).i
-        for dtype in types:
-            on_host = (
-                _is_host_type(dtype)
-                if is_call in _CALLS
-                else kernel is None or argument.name in kernel.host_memory_arg
-            )
-            places.append((argument.name, on_host))
-    return places

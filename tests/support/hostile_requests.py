@@ -18,7 +18,6 @@ from concurrent import futures
 
 import numpy as np
 
-MEGABYTE = 2**20
 _EMOJI = ["👩‍👩‍👧‍👦", "🏳️‍🌈", "🇩🇪", "👍🏽", "1️⃣", "😀", "\ufe0f", "\u200d"]
 _MARKS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f"
 
@@ -57,7 +56,7 @@ KINDS = [
 ]
 
 
-def requests(served, count, seed, longest=MEGABYTE, share_of_longest=0.02):
+def requests(served, count, seed, longest):
     """Each a signature and its inputs: 0 to 32 rows of the kinds above.
 
     Every signature has its turn. Inputs are drawn apart, so that a short text
@@ -73,16 +72,14 @@ def requests(served, count, seed, longest=MEGABYTE, share_of_longest=0.02):
         yield (
             signature,
             {
-                name: [
-                    _text(draw, longest, share_of_longest) for _ in range(rows)
-                ]
+                name: [_text(draw, longest) for _ in range(rows)]
                 for name in served.signatures[signature].inputs
             },
         )
 
 
-def _text(draw, longest, share_of_longest):
-    is_longest = draw.random() < share_of_longest
+def _text(draw, longest):
+    is_longest = draw.random() < 0.02
     size = longest if is_longest else int(3_000 ** draw.random())
     return KINDS[draw.integers(len(KINDS))](draw, size)
 

@@ -8,34 +8,43 @@ from keras_transformer.translation.model_card import ModelCard
 
 
 class StillModel:
-    """Answers each text with `size` letters.
+    """Answers each text with itself, backwards, and `bad` with an error.
 
     Attributes:
         gate: Batches wait until it is set.
-        texts: The texts that came to the model.
+        batches: The texts of every batch that was begun.
         error: Raised in place of an answer, if there is one.
     """
 
     version = 7
-    padded = frozenset()
+    padded = frozenset(["matrix"])
     card = ModelCard("de", "en", "tiny", "demo", 7, "step-000000007 00000000")
 
-    def __init__(self, size=1):
-        self.size = size
-        self.gate, self.texts, self.error = threading.Event(), [], None
-        self.gate.set()
+    def __init__(self, is_open=True):
+        self.gate, self.batches, self.error = threading.Event(), [], None
+        if is_open:
+            self.gate.set()
         self.signatures = {"serving_default": None}
+
+    @property
+    def texts(self):
+        return [text for batch in self.batches for text in batch]
 
     def inputs(self, signature):
         return ["text"]
 
     def run(self, signature, rows):
-        self.texts += [text for (text,) in rows]
+        texts = [text for (text,) in rows]
+        self.batches.append(texts)
         assert self.gate.wait(20)
-        if self.error:
-            raise self.error
+        if self.error or b"bad" in texts:
+            raise self.error or ValueError("what a model says")
+        if signature == "matrix":
+            longest = max(map(len, texts))
+            codes = [[*text, *[0] * (longest - len(text))] for text in texts]
+            return {"codes": np.array(codes)}
         return {
-            "translation": np.array([b"x" * self.size] * len(rows), object),
-            "score": np.zeros(len(rows)),
+            "translation": np.array([text[::-1] for text in texts], object),
+            "score": np.array([float(len(text)) for text in texts]),
             "truncated": np.array([False] * len(rows)),
         }

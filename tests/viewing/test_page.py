@@ -51,13 +51,6 @@ def test_texts_say_their_language_and_from_where_they_are_written():
     assert texts == [arabic, arabic, *[japanese] * len(made.translations)]
 
 
-def test_markup_in_a_text_stays_text():
-    source = ["▁</script>", "▁<img", "▁onerror=x>", "▁&amp;", "▁a\u2028b"]
-    reader = Reader(make_explanation(source=source, target=source).to_html())
-    assert "img" not in dict(reader.tags)
-    assert "</script> <img onerror=x> &amp; a\u2028b </script>" in reader.words
-
-
 def test_a_heat_map_has_the_pieces_and_their_weights(explanation):
     found = explanation.attention()
     figure = explanation.plot(layer=1, head=-1)

@@ -9,18 +9,6 @@ import pytest
 from keras_transformer.viewing import viewer
 
 
-def one_hot_and_even(columns):
-    rows = np.zeros((1, 1, 2, columns), "float32")
-    rows[..., 0, 1] = 1.0
-    rows[..., 1, :] = 1 / columns
-    return rows
-
-
-def test_entropy_is_0_for_one_weight_and_its_logarithm_for_even_ones():
-    found = viewer.entropy(one_hot_and_even(8))
-    np.testing.assert_allclose(found, [[[0.0, 3.0]]], atol=1e-6)
-
-
 def test_the_packed_weights_are_the_arrays_in_the_order_that_is_said():
     draw = np.random.default_rng(0)
     shapes = [(2, 3, 7, 7), (2, 3, 11, 7), (2, 3, 11, 5)]

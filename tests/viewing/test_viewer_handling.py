@@ -1,7 +1,5 @@
 """Pointing, clicking and typing in the views, in a real browser."""
 
-import re
-
 import numpy as np
 import pytest
 from random_explanations import make_explanation
@@ -57,30 +55,6 @@ def test_a_piece_pointed_at_is_told_of_and_its_lines_are_bright(
     assert bright.count() == np.sum(
         quantised(explanation.attention().cross[1]).mean(axis=0)[:, 1] >= 0.01
     )
-
-
-def test_the_heat_map_says_the_weight_pointed_at(page, explanation):
-    head(page, 1, 1)
-    heat_map = page.locator(".heat-map")
-    said = page.locator(".readout").first
-    cross = explanation.attention().cross[1, 1]
-    heat_map.hover()
-    row, column, weight = re.fullmatch(
-        "“(.*)” → “(.*)”: (.*)", said.inner_text()
-    ).groups()
-    place = (
-        explanation.attention().target_pieces.index(row),
-        explanation.source_pieces.index(column),
-    )
-    assert float(weight) == pytest.approx(cross[place], abs=NEAR)
-    page.mouse.move(0, 0)
-    heat_map.focus()
-    for key in "End ArrowDown Home ArrowRight ArrowRight ArrowDown".split():
-        heat_map.press(key)
-    row, column = explanation.attention().target_pieces[2], "▁cost"
-    assert said.inner_text().startswith(f"“{row}” → “{column}”: ")
-    shown = float(said.inner_text().split(": ")[1])
-    assert shown == pytest.approx(cross[2, 2], abs=NEAR)
 
 
 def test_a_step_shows_what_might_have_come(page, explanation):

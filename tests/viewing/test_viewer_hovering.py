@@ -4,8 +4,6 @@ import pytest
 from playwright.sync_api import expect
 from viewer_handling import choose
 
-from keras_transformer.viewing.explanation import Fate
-
 pytestmark = pytest.mark.slow
 
 FOCUS = """() => {
@@ -70,60 +68,11 @@ def test_a_target_piece_pointed_at_is_marked_in_every_section(
     assert band(page, "row") is None
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        ".figures figure:nth-child(2) svg:first-child text[data-key=s3]",
-        ".numbers thead th >> nth=3",
-    ],
-)
-def test_a_source_piece_is_marked_wherever_it_is_pointed_at(
-    page, explanation, place
-):
-    choose(page, "Numbers")
-    page.locator(".figures svg").first.wait_for()
-    page.locator(place).hover()
-    piece = explanation.source_pieces[3]
-    assert hovered(page, "Translation") == [piece]
-    assert hovered(page, "Step by step") == [piece]
-    assert hovered(page, "One head") == [piece]
-    assert band(page, "column") == [3, 7]
-    # A figure's word has a colour of its own then.
-    word = page.locator(".figures text.hovered").first
-    fill = "element => getComputedStyle(element).fill"
-    marked = word.evaluate(fill)
-    page.mouse.move(0, 0)
-    plain = page.locator(".figures text[data-key=s3]").first.evaluate(fill)
-    assert marked != plain
-
-
 def test_a_word_is_marked_by_any_of_its_pieces(page):
     choose(page, "Words")
     strip(page, 2).nth(3).hover()  # "s" of "▁cost", "s".
     assert hovered(page, "Translation") == ["costs"]
     assert hovered(page, "Step by step") == ["▁cost", "s"]
-
-
-def test_bars_hypotheses_and_nodes_off_the_way_answer(page, explanation):
-    tree = page.locator(".tree")
-    tree.scroll_into_view_if_needed()
-    number, node = next(
-        (i, node)
-        for i, node in enumerate(explanation.nodes)
-        if node.fate is Fate.PRUNED and node.step == 0
-    )
-    mark = page.locator(f'[data-node="{number}"]')
-    bar = page.locator(".bars li", has_text=node.piece)
-    row = page.locator(".beam tr", has_text=f"{-node.log_prob:.3f}")
-    readout = page.locator('section[aria-label="Beam search"] .readout')
-    boxed = readout.inner_text()
-    for pointed_at in (mark, bar.locator("bdi"), row):
-        pointed_at.hover()
-        for answer in (mark, bar, row):
-            assert "hovered" in answer.get_attribute("class")
-        assert readout.inner_text().startswith(f"“{node.piece}”, step 1: ")
-        page.mouse.move(0, 0)
-        assert readout.inner_text() == boxed
 
 
 def test_the_focus_stays_where_enter_was_pressed(page, explanation):

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 from random_explanations import END
-from viewer_handling import NEAR, arrays, choose, head, numbers, quantised
+from viewer_handling import arrays, choose, head, numbers, quantised
 
 pytestmark = pytest.mark.slow
 
@@ -51,16 +51,6 @@ def test_words_add_columns_and_average_rows(page, explanation):
     decoder = quantised(expected["Decoder"][0, 2])
     kostet = decoder[2:4].mean(axis=0)
     assert weights[2, 3] == pytest.approx(kostet[3:].sum(), abs=0.0006)
-
-
-def test_the_end_token_is_hidden(page, explanation):
-    choose(page, "Numbers")
-    choose(page, "Hide the end token")
-    head(page, 1, 0)
-    rows, columns, weights = numbers(page)
-    assert END not in rows + columns
-    cross = arrays(explanation, explanation.leaves[0])[0]["Cross"][1, 0]
-    np.testing.assert_allclose(weights, cross[:-1, :-1], atol=NEAR)
 
 
 def test_the_alignment_is_the_largest_mean_of_all_cross_heads(
