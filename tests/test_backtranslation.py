@@ -148,23 +148,6 @@ def test_the_verb_searches_as_its_flags_say(reverse, corpus, tmp_path):
         assert read(output, "train.en") == translator.translate(text, **how)
 
 
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        (
-            "nowhere.de",
-            "a file that can be read as `text`, received nowhere.de",
-        ),
-        ([], "Expected texts as `text`, received none"),
-        (["one", 2], "received int in place 1"),
-    ],
-)
-def test_text_that_is_none_is_one_sentence(reverse, tmp_path, text, message):
-    with pytest.raises(kt.UserError, match=message):
-        kt.backtranslate(reverse, text, tmp_path / "back")
-    assert not any(tmp_path.iterdir())
-
-
 def test_a_folder_of_the_user_is_left_as_it_is(reverse, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sample_runs.write_digits(tmp_path, train=3)
@@ -172,11 +155,3 @@ def test_a_folder_of_the_user_is_left_as_it_is(reverse, tmp_path, monkeypatch):
     with pytest.raises(kt.UserError, match="holds no translations made here"):
         kt.backtranslate(reverse, ["eins"], ".")
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_the_verb_finds_a_missing_file_before_it_loads(
-    reverse, tmp_path, capsys
-):
-    flags = ["--run-dir", str(reverse.path), "--output", str(tmp_path / "x")]
-    assert main(["backtranslate", *flags, "--text", "nowhere.de"]) == 2
-    assert "as --text, received nowhere.de" in capsys.readouterr().err

@@ -20,14 +20,11 @@ from keras_transformer.commands.flags import named
 from keras_transformer.config import (
     SETTINGS,
     ModelConfig,
-    Sampling,
     Search,
     SettingError,
     TrainingConfig,
     UserError,
 )
-from keras_transformer.machine import files
-from keras_transformer.presets import PRESETS
 from keras_transformer.runs import run_config
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.settings import setting
@@ -45,13 +42,6 @@ def run_of(model=None, training=None, **changes):
 def test_a_run_keeps_no_function():
     with pytest.raises(UserError, match="`activation` to be a name that conf"):
         run_of({"activation": len})
-
-
-def test_presets_cannot_be_changed_by_mistake():
-    with pytest.raises(TypeError):
-        PRESETS["base"] = PRESETS["big"]
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        PRESETS["base"].model.d_model = 1
 
 
 def test_a_run_comes_back_as_it_was_saved(tmp_path):
@@ -97,20 +87,6 @@ def test_a_checkpoint_is_due_by_updates_or_by_the_clock():
     assert by_minutes(3, 30.0) and not by_minutes(3, 29.9)
 
 
-def test_a_save_that_fails_leaves_the_old_configuration(tmp_path, monkeypatch):
-    old = run_of()
-    old.save(tmp_path)
-
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(files.os, "fsync", full)
-    with pytest.raises(OSError, match="No space left on device"):
-        run_of(preset="base").save(tmp_path)
-
-    assert RunConfig.load(tmp_path) == old
-
-
 @pytest.mark.parametrize(
     "file, place, message",
     [
@@ -120,8 +96,6 @@ def test_a_save_that_fails_leaves_the_old_configuration(tmp_path, monkeypatch):
             "Expected a run directory with a config.json, found none at {0}/"
             "config.json; train one first.",
         ),
-        ("file", "file", "Expected a run directory with a "),
-        ("1/saved_model.pb", "", "received {0}, an export;"),
         ("saved_model.pb", "", "received {0}, an export;"),
     ],
 )
@@ -142,11 +116,8 @@ def without(fields, name):
     [
         lambda fields: b"",
         lambda fields: json.dumps(fields).encode()[:-9],
-        lambda fields: b"[1, 2]",
         lambda fields: json.dumps({**fields, "colour": 1}).encode(),
         lambda fields: json.dumps(without(fields, "preset")).encode(),
-        lambda fields: json.dumps(without(fields, "model")).encode(),
-        lambda fields: json.dumps({**fields, "training": [1]}).encode(),
         lambda fields: json.dumps({**fields, "model": {"depth": 6}}).encode(),
     ],
 )
@@ -240,33 +211,19 @@ def test_a_run_of_an_older_version_is_read_without_settings_that_went(
 # A wrong value for each kind of setting, and a word of what is expected.
 REFUSED = [
     (ModelConfig, "dropout", 1.0, "in [0, 1)"),
-    (ModelConfig, "dropout", "0.1", "a number"),
-    (ModelConfig, "restriction", 0, "in [1, 1000000)"),
     (ModelConfig, "activation", "gleu", "gelu"),
-    (ModelConfig, "first_position", -1, "at least 0"),
     (ModelConfig, "norm_epsilon", float("nan"), "above 0"),
     (ModelConfig, "norm_first", "no", "True or False"),
     (ModelConfig, "d_model", 7, "even"),
-    (ModelConfig, "num_layers", True, "a whole number"),
     (TrainingConfig, "validation_share", 1.0, "in (0, 1)"),
-    (TrainingConfig, "validation_share", 0.0, "in (0, 1)"),
     (TrainingConfig, "precision", "float64", "mixed_bfloat16"),
-    (TrainingConfig, "precision", 16, "text"),
-    (TrainingConfig, "steps", 0, "at least 1"),
     (TrainingConfig, "steps", 1.5, "a whole number"),
-    (TrainingConfig, "steps", float("inf"), "a whole number"),
     (TrainingConfig, "learning_rate_scale", 0.0, "above 0"),
-    (TrainingConfig, "learning_rate_scale", float("inf"), "finite"),
-    (TrainingConfig, "length_growth", 1.0, "in (1, 2]"),
-    (TrainingConfig, "seed", 2**32, "in [0, 4294967296)"),
     (TrainingConfig, "keep_checkpoints", 3, "at least 5"),
     (TrainingConfig, "target_bleu", -1.0, "in [0, inf]"),
-    (Search, "beam_size", 0, "at least 1"),
     (Search, "n_best", 5, "at most 4"),
-    (Search, "max_source_length", 1, "at least 2"),
     (Search, "beam_size", 2**63, "below 2^63"),
     (Search, "sampling", 0.7, "a Sampling"),
-    (Sampling, "seed", 2**31, "in [0, 2147483648)"),
 ]
 
 
@@ -285,12 +242,6 @@ def test_a_setting_that_makes_no_sense_is_refused(kind, name, value, expected):
     assert isinstance(error, UserError) and isinstance(error, ValueError)
 
 
-@pytest.mark.parametrize("name", ["beam_size", "length_penalty"])
-def test_a_number_of_hundreds_of_digits_is_refused(name):
-    with pytest.raises(SettingError, match="received 99999"):
-        Search(**{name: 10**400 - 1})
-
-
 def test_settings_that_do_not_go_together_are_refused():
     with pytest.raises(SettingError, match="`max_length` to be at least 7"):
         Search(min_length=7, max_length=5)
@@ -306,9 +257,7 @@ def test_settings_that_do_not_go_together_are_refused():
         ({"steps": 1e3}, 1_000),
         ({"steps": np.int64(7)}, 7),
         ({"steps": 2**53 + 1}, 9_007_199_254_740_993),
-        ({"label_smoothing": np.float64(0.3)}, 0.3),
         ({"label_smoothing": 0}, 0.0),
-        ({"target_bleu": float("inf")}, float("inf")),
     ],
 )
 def test_numbers_of_other_types_become_those_of_the_field(given, expected):
@@ -338,14 +287,8 @@ def test_a_refused_setting_is_called_by_a_flag_if_there_is_one(name):
         assert not hasattr(args, name)
 
 
-@pytest.mark.parametrize(
-    "unknown, meant",
-    [
-        ("warmups", "warmup_steps"),
-        ("beam_sizes", "beam_size"),
-    ],
-)
-def test_an_unknown_setting_is_told_what_it_may_mean(unknown, meant, capsys):
+def test_an_unknown_setting_is_told_what_it_may_mean(capsys):
+    unknown, meant = "warmups", "warmup_steps"
     with pytest.raises(UserError, match=rf"did you mean `{meant}`\?"):
         RunConfig.from_preset(corpus="demo", **{unknown: 3})
     flag = f"--{unknown.replace('_', '-')}"
@@ -423,17 +366,6 @@ def test_a_new_setting_costs_its_field_and_nothing_else(tmp_path):
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )
-
-
-def test_every_setting_completes_on_tab():
-    import jedi
-
-    import keras_transformer as kt
-
-    for call in ("kt.Transformer(", "kt.train(", "kt.layers.Decoder("):
-        script = jedi.Interpreter(f"{call}num_", [{"kt": kt}])
-        found = {each.name for each in script.complete()}
-        assert {"num_layers=", "num_heads="} <= found
 
 
 def test_weights_of_a_whole_model_may_begin_a_restricted_one(tmp_path):

@@ -2,10 +2,8 @@
 
 import dataclasses
 import functools
-import itertools
 import shutil
 
-import numpy as np
 import pytest
 import sacrebleu
 import sample_runs
@@ -83,37 +81,6 @@ def test_a_killed_distillation_translates_nothing_twice(
     translated.clear()
     kt.distill(teacher, student, **request)
     assert not translated
-
-
-@pytest.mark.slow
-def test_a_source_that_the_teacher_cuts_is_no_pair_of_the_student(
-    teacher, corpus, tmp_path, caplog
-):
-    short = shutil.copytree(teacher.path, tmp_path / "teacher")
-    config, sources = teacher.config, read(corpus, "train.en")
-    lengths = teacher.translator().tokenizer.tokenize(sources).row_lengths()
-    longest = int(np.median(lengths))
-    recipe = dataclasses.replace(config.training, max_length=longest)
-    dataclasses.replace(config, training=recipe).save(short)
-    run = kt.distill(short, tmp_path / "student", corpus=corpus, **TINY)
-
-    whole = [*itertools.compress(sources, lengths.numpy() <= longest)]
-    assert 0 < len(whole) < len(sources)
-    assert read(run.path / "distilled", "train.en") == whole
-    said = teacher.translator().translate(whole)
-    assert read(run.path / "distilled", "train.de") == said
-    assert f"Left out {53 - len(whole)} of 53 texts" in caplog.text
-
-
-def test_a_teacher_that_says_nothing_is_one_sentence(
-    teacher, corpus, tmp_path, monkeypatch
-):
-    def say_nothing(self, texts, *_, **how):
-        return [[kt.Hypothesis("", 0.0)] for _ in texts], [False] * len(texts)
-
-    monkeypatch.setattr(kt.Translator, "n_best", say_nothing)
-    with pytest.raises(kt.UserError, match="received empty ones alone; train"):
-        kt.distill(teacher, tmp_path / "student", corpus=corpus, **TINY)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 import tensorflow as tf
-from gpu_kernels import GPU, XLA, Missing, missing_kernels
+from gpu_kernels import missing_kernels
 from project_table import ROOT
 from sample_runs import OPTIONS
 from small_models import SIZES
@@ -180,38 +180,3 @@ def test_an_operator_without_a_kernel_is_found_in_a_branch_of_a_loop():
     assert "StringLower" in {each.op for each in missing}
 
 
-def test_a_dtype_without_a_kernel_is_found():
-    slots = [tf.Variable([2.0], dtype=tf.bfloat16) for _ in range(3)]
-
-    def update(half):
-        tf.raw_ops.ResourceApplyAdam(
-            var=slots[0].handle,
-            m=slots[1].handle,
-            v=slots[2].handle,
-            beta1_power=half,
-            beta2_power=half,
-            lr=half,
-            beta1=half,
-            beta2=half,
-            epsilon=half,
-            grad=half[None],
-        )
-        return half
-
-    missing = missing_kernels(graph_of(update, tf.TensorSpec([], tf.bfloat16)))
-    assert missing == {Missing(GPU, "ResourceApplyAdam", ("bfloat16",))}
-
-
-@pytest.mark.parametrize("by_xla", [False, True])
-def test_a_kernel_of_xla_is_asked_for_where_xla_compiles(by_xla):
-    # In place, which XLA does not know.
-    @tf.function(jit_compile=by_xla)
-    def write(old, new):
-        return tf.raw_ops.InplaceUpdate(x=old, i=[0], v=new)
-
-    rows = tf.TensorSpec([None, 3], tf.float32)
-    missing = missing_kernels(
-        graph_of(lambda old, new: write(old, new), rows, rows)
-    )
-    expected = {Missing(XLA, "InplaceUpdate", ("float32",))}
-    assert missing == (expected if by_xla else set())

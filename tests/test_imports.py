@@ -142,23 +142,6 @@ def module_graph():
     return edges
 
 
-def test_the_reader_of_imports_sees_every_form_and_leaves_functions_out():
-    code = """
-import keras_transformer
-import keras_transformer.runs.history
-from keras_transformer import config, masks as m
-from keras_transformer.data.tokenizer import Tokenizer
-class Class:
-    from keras_transformer import presets
-    def later():
-        from keras_transformer import model
-"""
-    outside = ["__init__", "runs.history", "config", "masks"]
-    outside += ["data.tokenizer.Tokenizer", "presets"]
-    assert list(of_package(outside_functions(code))) == outside
-    assert list(of_package(code)) == [*outside, "model"]
-
-
 def test_every_folder_has_a_floor():
     assert {place_of(path) for path in files()} == set(FLOOR)
 
@@ -204,16 +187,6 @@ def test_private_names_of_keras_and_tensorflow_are_in_one_file():
     assert found == {"keras_internals.py"}
 
 
-def test_uvicorn_whose_inside_the_server_uses_is_in_one_file():
-    found = {
-        path.name
-        for path in files()
-        for name in imported(path.read_text())
-        if name.split(".")[0] in ("h11", "uvicorn")
-    }
-    assert found == {"server.py"}
-
-
 def test_the_model_wing_reaches_neither_tensorflow_nor_the_data_wing():
     edges, reached = module_graph(), set()
     ahead = {name for name in edges if name.split(".")[0] in MODEL_WING}
@@ -235,9 +208,6 @@ def test_the_data_wing_imports_nothing_of_the_model_wing():
 @pytest.mark.parametrize(
     "module",
     [
-        "keras_transformer",
-        "keras_transformer.config",
-        "keras_transformer.runs.run_config",
         "keras_transformer.training.request",
         "keras_transformer.__main__",
     ],

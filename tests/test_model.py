@@ -183,16 +183,6 @@ def test_a_cached_step_has_float32_logits_and_a_cache_of_compute_dtype(policy):
         assert keras.backend.standardize_dtype(tensor.dtype) == compute
 
 
-def test_encode_and_decode_make_a_call(small_model):
-    memory, source_mask = small_model.encode(SOURCE)
-    assert memory.shape == (3, 4, 10)
-    np.testing.assert_array_equal(source_mask[:, 0, 0], SOURCE != 0)
-    np.testing.assert_array_equal(
-        small_model.decode(TARGET_IN, memory, source_mask),
-        small_model((SOURCE, TARGET_IN)),
-    )
-
-
 def loss_by_the_paper(weights):
     nats = []
     for row in ROWS:

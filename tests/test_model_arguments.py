@@ -2,7 +2,7 @@
 
 import keras
 import pytest
-from small_models import SIZES, make_model
+from small_models import make_model
 
 from keras_transformer.config import ModelConfig
 from keras_transformer.layers import Decoder, EncoderLayer
@@ -18,17 +18,6 @@ def test_a_symbolic_call_knows_shape_and_dtype(policy):
     logits = make_model(dtype=policy)((ids, ids))
     assert logits.shape == (None, None, VOCAB)
     assert logits.dtype == "float32"
-
-
-def test_head_widths_are_an_even_share_unless_given():
-    model = Transformer(vocab_size=23, num_layers=1, d_model=12, num_heads=3)
-    assert model.model_config.key_dim == 4
-    assert model.model_config.value_dim == 4
-    given = Transformer(
-        vocab_size=23, num_layers=1, d_model=12, num_heads=3, value_dim=7
-    )
-    assert given.model_config.key_dim == 4
-    assert given.model_config.value_dim == 7
 
 
 WIDTHS = [
@@ -65,23 +54,6 @@ def test_a_width_that_heads_cannot_share_is_refused(value_dim):
     message = "`d_model` to be a multiple of `num_heads`, which is 3"
     with pytest.raises(ValueError, match=message):
         Transformer(vocab_size=23, d_model=10, num_heads=3, value_dim=value_dim)
-
-
-@pytest.mark.parametrize(
-    "name, value", [("vocab_size", 0), ("d_model", 7), ("activation", "gleu")]
-)
-def test_a_setting_that_makes_no_sense_is_refused_at_construction(name, value):
-    with pytest.raises(ValueError, match=f"Expected `{name}` to be "):
-        Transformer(**{**SIZES, name: value})
-
-
-def test_a_preset_takes_other_arguments_in_place_of_its_own():
-    model = Transformer.from_preset(
-        "tiny", vocab_size=VOCAB, num_layers=1, name="small"
-    )
-    config = model.model_config
-    found = config.vocab_size, config.num_layers, config.ffn_dim
-    assert (found, model.name) == ((23, 1, 256), "small")
 
 
 def test_an_unknown_preset_is_refused_with_the_known_ones():

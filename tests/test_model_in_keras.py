@@ -25,11 +25,8 @@ def fitted():
     return model
 
 
-@pytest.mark.parametrize(
-    "is_fitted", [True, pytest.param(False, marks=pytest.mark.slow)]
-)
-def test_a_model_exports_and_answers_the_same(tmp_path, fitted, is_fitted):
-    model = fitted if is_fitted else make_model(num_layers=1)
+def test_a_model_exports_and_answers_the_same(tmp_path, fitted):
+    model = fitted
     model.export(tmp_path / "exported", verbose=False)
 
     loaded = tf.saved_model.load(tmp_path / "exported")
@@ -43,15 +40,6 @@ def test_a_model_exports_and_answers_the_same(tmp_path, fitted, is_fitted):
     # Any batch and lengths.
     fewer = (SOURCE[:1, :3], TARGET_IN[:1, :5])
     np.testing.assert_allclose(loaded.serve(fewer), model(fewer), 1e-5, 1e-5)
-
-
-def test_an_export_takes_a_signature_of_ones_own(tmp_path):
-    model = make_model(num_layers=1)
-    ids = keras.InputSpec(shape=(None, 5), dtype="int64")
-    model.export(tmp_path, verbose=False, input_signature=[(ids, ids)])
-    signature = tf.saved_model.load(tmp_path).signatures["serving_default"]
-    _, inputs = signature.structured_input_signature
-    assert {tuple(spec.shape) for spec in inputs.values()} == {(None, 5)}
 
 
 def test_single_batches_train_test_and_predict(fitted):
@@ -69,16 +57,6 @@ def test_single_batches_train_test_and_predict(fitted):
     assert trained["loss"] == pytest.approx(loss, rel=1e-5)
     again = model.test_on_batch(INPUTS, TARGET, return_dict=True)
     assert again["loss"] < loss
-
-
-def test_a_step_on_a_batch_returns_values_under_their_names():
-    model = make_model(num_layers=1)
-    model.compile("sgd", SmoothedCrossEntropy(0.1))
-    loss = model.test_on_batch(INPUTS, TARGET)[0]
-    assert model.train_on_batch(INPUTS, TARGET) == pytest.approx(loss, 1e-5)
-    model.compile("sgd", SmoothedCrossEntropy(0.1), metrics=[TokenAccuracy()])
-    found = model.train_on_batch(INPUTS, TARGET)
-    assert len(found) == len(model.metrics_names) == 2
 
 
 @pytest.mark.parametrize("padding", [-1, -100])
@@ -105,14 +83,6 @@ def test_ids_below_0_are_padding_at_every_door(padding):
     assert logs["loss"] == pytest.approx([mean], 1e-5)
     assert logs["tokens"] == [real.sum()]
     assert logs["val_loss"][0] < mean
-
-
-def test_a_summary_shows_the_layers_of_the_stacks():
-    lines = []
-    model = make_model(num_layers=2)
-    model.summary(print_fn=lines.append, expand_nested=True, line_length=120)
-    text = "\n".join(lines)
-    assert text.count("(DecoderLayer)") == text.count("(EncoderLayer)") == 2
 
 
 def test_fit_traces_its_step_once(monkeypatch):
@@ -144,10 +114,8 @@ def test_a_functional_model_holds_a_transformer(restriction):
     ("inputs", "received"),
     [
         (SOURCE, r"int32\(3, 4\)"),
-        (np.stack([SOURCE, SOURCE]), r"int32\(2, 3, 4\)"),
         ((SOURCE, TARGET_IN, TARGET), r"\('int32\(3, 4\)', .*, .*\)"),
         ((SOURCE.astype("float32"), TARGET_IN), r"\('float32\(3, 4\)', "),
-        ((SOURCE[None], TARGET_IN), r"\('int32\(1, 3, 4\)', "),
         ({"source": SOURCE}, r"{'source': 'int32\(3, 4\)'}"),
     ],
 )
@@ -159,26 +127,15 @@ def test_inputs_that_are_no_pair_of_ids_are_refused(
         small_model(inputs)
 
 
-def test_one_tensor_is_refused_in_the_same_words_everywhere(fitted):
-    for call in (
-        lambda: fitted.fit(SOURCE, TARGET, verbose=0),
-        lambda: fitted(keras.Input((None,), dtype="int32")),
-    ):
-        with pytest.raises(ValueError, match="`inputs` must be a pair"):
-            call()
-
-
 @pytest.mark.parametrize(
     "changed, value, received",
     [
         ("source", lambda ids: ids + 1, "`source` .* up to 22, .*: 23"),
-        ("target_in", lambda ids: ids + 90, "`target_in` .*: 110"),
         (
             "target_out",
             lambda ids: np.eye(23)[ids],
             r"`target_out` .*: float64\(3, 6, 23\)",
         ),
-        ("target_out", lambda ids: ids * np.nan, r": float64\(3, 6\)"),
         ("target_out", lambda ids: None, "`y` must be .*: None"),
         (
             "source",

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from small_models import SIZES, SOURCE, TARGET, TARGET_IN, make_model
+from small_models import SOURCE, TARGET, TARGET_IN, make_model
 
 from keras_transformer.losses import (
     Perplexity,
@@ -93,35 +93,3 @@ def test_half_precision_trains_with_finite_numbers(policy):
     for weight in model.trainable_weights:
         assert weight.dtype == "float32"
         assert np.all(np.isfinite(weight.numpy())), weight.path
-
-
-def test_double_precision_trains_and_agrees_with_single():
-    single, double = (
-        make_model(num_layers=1),
-        make_model(dtype="float64", num_layers=1),
-    )
-    np.testing.assert_allclose(single(INPUTS), double(INPUTS), 1e-4, 1e-4)
-    found = []
-    for model in (single, double):
-        model.compile(Adam(), SmoothedCrossEntropy(0.1), jit_compile=False)
-        model.fit(INPUTS, TARGET, verbose=0)
-        found.append(model.train_on_batch(INPUTS, TARGET, return_dict=True))
-    for name in ("loss", "gradient_norm"):
-        assert found[0][name] == pytest.approx(found[1][name], rel=1e-3)
-
-
-def test_a_global_policy_reaches_every_layer():
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    try:
-        model = Transformer(**SIZES)
-    finally:
-        keras.config.set_dtype_policy(before)
-    names = {
-        layer.dtype_policy.name
-        for layer in model._flatten_layers()
-        if not isinstance(layer, keras.Model)
-    }
-    assert names == {"mixed_bfloat16"}
-    logits = model(INPUTS)
-    assert keras.backend.standardize_dtype(logits.dtype) == "float32"

@@ -37,19 +37,6 @@ def test_attention_is_zero_outside_the_neighbourhood(restricted):
     assert np.all(np.asarray(weights["cross"])[:, 0] > 0)
 
 
-def test_asking_for_weights_changes_no_logits(restricted):
-    asked = dict(return_attention_scores=True)
-    memory, source_mask, _ = restricted.encode(SOURCE, **asked)
-    logits, _, _ = restricted.decode(TARGET_IN, memory, source_mask, **asked)
-    real = TARGET_IN != 0
-    np.testing.assert_allclose(
-        np.asarray(logits)[real],
-        np.asarray(restricted((SOURCE, TARGET_IN)))[real],
-        rtol=1e-4,
-        atol=1e-4,
-    )
-
-
 def graph_bytes(model, side, length):
     """Bytes of all tensors in the graph of a forward pass and its gradient."""
     ids = tf.TensorSpec([2, length], tf.int32)

@@ -123,21 +123,6 @@ def test_a_kill_before_the_first_translation_leaves_a_free_place(
 
 
 @pytest.mark.parametrize(
-    "language, original, texts",
-    [
-        ("de", "Ein Hund läuft.", ["Die Katze läuft.", "Ein Hund rennt."]),
-        ("ja", "犬が家まで走った。", ["猫は町で眠る。", "犬が家まで歩いた。"]),
-        ("th", "สุนัขวิ่งเร็ว", ["แมวนอนหลับ", "สุนัขวิ่งช้า"]),
-    ],
-)
-def test_the_closest_hypothesis_shares_words_of_its_language(
-    language, original, texts
-):
-    found = [kt.Hypothesis(text, 0.0) for text in texts]
-    assert synthetic._chooser(language)(found, original) == texts[1]
-
-
-@pytest.mark.parametrize(
     "language, letters",
     [("zh", "一乐今他我吃饭书"), ("th", "กขคงจ"), ("ja", "かきくけ")],
 )
@@ -159,20 +144,3 @@ def test_noise_finds_words_where_none_stand_between_spaces(
     assert kept / (59 * 41) == pytest.approx(0.8, abs=0.05)
     assert sum({"_"} < {*text} for text in noised) > 29
     assert " " not in "".join(noised)
-
-
-def test_a_distillation_goes_on_with_the_precision_that_it_began_with(
-    small_run, tmp_path, monkeypatch
-):
-    pairs = [("two dogs", "zwei Hunde"), ("a dog", "ein Hund")]
-    how = dict(corpus={"train": pairs, "val": pairs}, preset="tiny")
-    monkeypatch.setattr(synthetic, "_load", lambda *_: AtOnce())
-    monkeypatch.setattr(synthetic, "train", lambda *_, **__: None)
-    teacher, student = kt.Run(small_run), tmp_path / "student"
-    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
-        patch.setattr(SentenceDisplay, "end_chunk", killed)
-        kt.distill(teacher, student, **how)
-    with pytest.raises(kt.UserError, match="of another precision than"):
-        kt.distill(teacher.using(precision="int8"), student, **how)
-    kt.distill(teacher, student, **how)
-    assert read(student / "distilled", "train.de") == ["TWO DOGS", "A DOG"]

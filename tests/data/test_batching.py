@@ -299,24 +299,6 @@ def test_two_readers_at_once_have_whole_epochs_each(words):
         assert sorted(text for text in found if text) == expected
 
 
-def test_texts_are_forgotten_with_their_batches(words, monkeypatch):
-    plans = []
-
-    class Plan(BatchPlan):
-        def __init__(self, *args):
-            super().__init__(*args)
-            plans.append(weakref.ref(self))
-
-    monkeypatch.setattr(batching, "BatchPlan", Plan)
-    dataset = batching.batches(PAIRS, words, 61)
-    assert read(dataset, words)
-    (plan,) = plans
-    assert plan() is not None
-    del dataset
-    gc.collect()
-    assert plan() is None
-
-
 @pytest.mark.parametrize(
     "name, value",
     [

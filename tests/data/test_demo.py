@@ -2,12 +2,10 @@
 
 import hashlib
 import json
-import unicodedata
 
 import pytest
 
-from keras_transformer.config import UserError
-from keras_transformer.data.demo import EXAMPLES, Demo, demo_pairs
+from keras_transformer.data.demo import EXAMPLES, demo_pairs
 
 SPLITS = ("train", "val", "test")
 
@@ -48,15 +46,3 @@ def test_the_examples_are_pairs_that_no_model_is_trained_on(pairs):
     english, german = EXAMPLES["en"], EXAMPLES["de"]
     assert len(english) == len(german) == 5
     assert set(zip(english, german, strict=True)) <= set(pairs["test"])
-
-
-def test_text_is_as_the_tokenizer_gives_it_back(pairs):
-    for split in SPLITS:
-        for text in (text for pair in pairs[split] for text in pair):
-            normal = unicodedata.normalize("NFKC", text)
-            assert " ".join(normal.split()) == text
-
-
-def test_a_language_without_names_of_days_is_refused():
-    with pytest.raises(UserError, match="such as ar, de, en.* received tlh; "):
-        Demo("en", "tlh")

@@ -16,18 +16,13 @@ from keras_transformer.data.languages import language_of
     [
         (["de", "DE", "deu", "ger"], "de", "Latn"),
         (["de-DE", "de_DE", "deu_de"], "de-DE", "Latn"),
-        (["pt-BR", "pt_br", "pb"], "pt-BR", "Latn"),
         (["zh", "zho", "cmn"], "zh", "Hans"),
-        (["zh-Hans", "zh_hans"], "zh-Hans", "Hans"),
         (["zh_Hant", "ZH-hant", "zt"], "zh-Hant", "Hant"),
         (["zh-TW"], "zh-TW", "Hant"),
         (["iw", "he"], "he", "Hebr"),
         (["sr-Latn", "sh"], "sr-Latn", "Latn"),
-        (["sh-BA", "sr_latn_ba"], "sr-Latn-BA", "Latn"),
-        (["es-419"], "es-419", "Latn"),
         (["jp", "jap", "jpn", "JP"], "ja", "Jpan"),
         (["cn", "CN"], "zh", "Hans"),
-        (["kh", "khm"], "km", "Khmr"),
         (["xx"], "xx", ""),
     ],
 )
@@ -71,14 +66,10 @@ def test_what_is_no_code_is_one_sentence(code):
     "one, other, same",
     [
         ("de", "de_AT", True),
-        ("zh", "zh-Hans", True),
         ("zh", "zt", False),
         ("zh_TW", "zt", True),
         ("no", "nb", True),
-        ("no", "nn", False),
-        ("pt", "pb", True),
         ("sr", "sr-Latn", False),
-        ("no", "de", False),
     ],
 )
 def test_languages_are_the_same_in_one_script(one, other, same):

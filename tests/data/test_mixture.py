@@ -4,7 +4,6 @@ import shutil
 
 import pytest
 
-from keras_transformer.__main__ import parse_args
 from keras_transformer.config import UserError
 from keras_transformer.data.corpora import Mixture, hold_out, open_corpus
 from keras_transformer.data.corpus import absolute_name, parts_of
@@ -122,16 +121,6 @@ def test_a_weight_stays_the_same_in_a_name(weight):
     assert parts_of(" + ".join([str(part)] * 500)) == [part] * 500
 
 
-def test_a_path_like_a_mixture_is_refused_in_a_mixture(tmp_path, monkeypatch):
-    (tmp_path / "x + y").mkdir()
-    monkeypatch.chdir(tmp_path / "x + y")
-    write(tmp_path / "x + y" / "a", "train")
-    assert absolute_name("a") == str(tmp_path / "x + y" / "a")
-    for name in ("a:2", "a + demo"):
-        with pytest.raises(UserError, match="rename a folder"):
-            absolute_name(name)
-
-
 def test_a_folder_may_be_called_like_a_mixture(tmp_path):
     for name in ("a + b", "b:2"):
         write(tmp_path / name, "train", count=3)
@@ -177,8 +166,3 @@ def test_a_run_keeps_the_name_and_its_tags_are_symbols(tmp_path):
 def test_a_wrong_name_is_one_sentence(name, message):
     with pytest.raises(UserError, match=message):
         understand(corpus=["a", name], preset="tiny")
-
-
-def test_every_flag_adds_a_corpus():
-    args = parse_args(["train", "--corpus", "a", "--corpus=b:2"])
-    assert args.corpus == ["a", "b:2"]

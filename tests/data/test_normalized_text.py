@@ -146,12 +146,6 @@ def test_any_text_stays_canonically_equivalent(tokenizer, texts):
         )
 
 
-@given(st.text(st.characters(codec="utf-8", exclude_categories=["M", "C"])))
-@settings(deadline=None, max_examples=60)
-def test_text_without_loose_marks_comes_out_in_nfc(tokenizer, text):
-    assert out_of(tokenizer, [text]) == [composed(text)]
-
-
 def test_a_vocabulary_may_fold_as_nfkc_does(tmp_path):
     texts = ["ﬁne ½ Å e\u0301 m²", "no-break\u00a0space"] * 3
     with pytest.raises(ValueError, match="`normalization` to be one of nfc"):

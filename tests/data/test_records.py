@@ -35,13 +35,6 @@ def build(pairs, directory, words=97, **options):
     return TokenisedCorpus.build(pairs, tokenizer, directory, **options)
 
 
-def test_a_limit_is_named_only_if_there_is_one(tmp_path):
-    with pytest.raises(config.UserError, match="received 0, none with text on"):
-        build([], tmp_path / "records")
-    with pytest.raises(config.UserError, match="and at most 2 tokens on both"):
-        build([("5 7", "5")], tmp_path / "records", max_length=2)
-
-
 @pytest.fixture
 def small_chunks(monkeypatch):
     monkeypatch.setattr("keras_transformer.data.records.CHUNK", 2)
@@ -139,13 +132,6 @@ def test_no_pair_left_is_an_error_and_leaves_nothing(tmp_path):
     with pytest.raises(config.UserError, match=message):
         build([("", "7"), ("5 5 5", "7")], tmp_path / "r", max_length=3)
     assert not list(tmp_path.iterdir())
-
-
-def test_progress_counts_the_pairs_read(tmp_path, small_chunks):
-    seen = []
-    pairs = [("5", "7"), ("", ""), ("5", "7")]
-    build(pairs, tmp_path / "r", max_length=5, progress=seen.append)
-    assert seen == [2, 3]
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -88,12 +88,6 @@ def test_a_path_is_no_text_to_learn_from(tokenizer, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_tokenizer_tells_its_ids(tokenizer):
-    ids = [getattr(tokenizer, f"{x}_id") for x in ("pad", "unk", "bos", "eos")]
-    assert ids == [0, 1, 2, 3]
-    assert "bos_id=2" in repr(tokenizer)
-
-
 def test_a_dataset_of_texts_outlives_a_new_seed(tokenizer):
     # As `kt.train` sets one, and people between making data and a model.
     dataset = batched_in_a_graph(tokenizer)
@@ -104,15 +98,6 @@ def test_a_dataset_of_texts_outlives_a_new_seed(tokenizer):
         tf.random.set_seed(7)
     for one, other in zip(before, after, strict=True):
         np.testing.assert_array_equal(one, other)
-
-
-def test_a_seed_unloads_a_vocabulary_and_the_operator_loads_it(tokenizer):
-    tf.random.set_seed(7)
-    with pytest.raises(tf.errors.NotFoundError):
-        tokenizer.processor.tokenize("one")
-    tokenizer.load_operator()
-    expected = tokenizer.tokenize(["one"]).numpy()[0]
-    np.testing.assert_array_equal(tokenizer.processor.tokenize("one"), expected)
 
 
 def test_the_directory_of_a_run_has_its_tokenizer(tokenizer, tmp_path):

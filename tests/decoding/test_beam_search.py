@@ -333,11 +333,6 @@ def test_the_normaliser_is_that_of_wu_et_al():
     np.testing.assert_allclose(length_normaliser(tf.constant(31), 0.5), 6**0.5)
 
 
-def test_a_setting_that_makes_no_sense_is_refused():
-    with pytest.raises(ValueError, match="Expected `n_best` to be at "):
-        beam_search(None, (), max_lengths=[1], n_best=5)
-
-
 @pytest.mark.parametrize(
     "setting, cure",
     [

@@ -122,15 +122,6 @@ def test_a_sentence_is_searched_alike_in_any_batch(search):
         assert_same(as_hypotheses(alone, 0), as_hypotheses(together, i), 1e-4)
 
 
-def test_a_batch_of_none_gives_a_result_of_none(model, search):
-    source, limits = tf.zeros([0, 3], tf.int32), tf.zeros([0], tf.int32)
-    for found in (
-        search(source, limits),
-        search_with(model, source, limits, 4, n_best=2),
-    ):
-        assert found.ids.shape[:2] == found.scores.shape == (0, 2)
-
-
 def test_finished_sentences_leave_after_a_block():
     sizes = []
 

@@ -193,18 +193,6 @@ def test_outside_graphs_the_model_computes_with_its_own_weights():
     np.testing.assert_allclose(logits, rows @ table.T, rtol=1e-5, atol=1e-5)
 
 
-def test_outside_the_block_products_are_those_of_the_model():
-    model = random_model()
-    with FrozenWeights(model).in_use():
-        pass
-    graph = tf.function(
-        lambda rows: products.product(rows, wide(model)[0]),
-        input_signature=[tf.TensorSpec([3, 10])],
-        autograph=False,
-    ).get_concrete_function()
-    assert PACKED not in operators(graph)
-
-
 def search(model, frozen, options):
     return tf.function(
         lambda source: IdModel(model, frozen).search_ids(source, options),

@@ -2,16 +2,12 @@
 
 import argparse
 import dataclasses
-import json
-import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import sample_runs
 import tensorflow as tf
-from sample_runs import OPTIONS, WORDS, make_run
+from sample_runs import OPTIONS, WORDS
 from session_loader import Served
 
 from keras_transformer import config
@@ -22,7 +18,6 @@ from keras_transformer.model import Transformer
 from keras_transformer.translation.text_batches import prefix_ids
 from keras_transformer.translation.translator import Hypothesis, Translator
 
-ROOT = pathlib.Path(__file__).parents[2]
 PAD, UNK, EOS = config.PAD_ID, config.UNK_ID, config.EOS_ID
 
 SOURCES = ["ein kleiner Hund bellt", "", "the dog", "laut", "die grüne Wiese"]
@@ -75,33 +70,6 @@ def test_every_option_has_a_flag():
 def test_a_flag_of_sampling_needs_it():
     with pytest.raises(config.UserError, match="--sample beside --top-p"):
         parse("--top-p", 1)
-
-
-PROGRAM = """
-import json, sys
-from keras_transformer import __main__
-for verb in ("translate", "evaluate"):
-    __main__.parse_args([verb, "--run-dir", "r"])
-__main__.parse_args(["export", "--run-dir", "r", "--output", "o"])
-code = __main__.main(
-    ["translate", "--run-dir", sys.argv[1], "--beam-size", "0"]
-)
-print(json.dumps([code, *sys.modules]))
-"""
-
-
-def test_a_mistake_in_the_flags_shows_before_tensorflow_is_loaded(tmp_path):
-    make_run(config.ModelConfig()).save(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, tmp_path],
-        check=True,
-        capture_output=True,
-        cwd=ROOT,
-    )
-    code, *modules = json.loads(done.stdout)
-    assert code == 2
-    assert b"Expected --beam-size to be at least 1" in done.stderr
-    assert not {"tensorflow", "keras"} & set(modules)
 
 
 @pytest.fixture(scope="module")

@@ -247,17 +247,3 @@ def test_each_draw_begins_with_its_prefix():
     (shortest,) = np.unique(scores[0, lengths[0] == 4])
     total = np.log(0.15 * 0.5 * 0.25 * 0.2)
     np.testing.assert_allclose(shortest, total / 1.5**0.6, rtol=1e-5)
-
-
-def test_a_prefix_counts_towards_the_limit():
-    ids, _, lengths = draw(
-        [2], [[3, 1]], n_best=2, prefix=tf.constant([[C, B, A]])
-    )
-    assert ids[0].tolist() == [[C, B], [C, B]] and (lengths == 2).all()
-
-
-def test_no_rows_give_no_draws():
-    ids, scores, lengths = draw(
-        np.zeros(0, "int32"), np.zeros([0, 2], "int32"), n_best=3
-    )
-    assert ids.shape[:2] == scores.shape == lengths.shape == (0, 3)

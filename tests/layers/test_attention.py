@@ -4,7 +4,6 @@ import paper
 import pytest
 
 from keras_transformer.layers import (
-    MultiHeadAttention,
     scaled_dot_product_attention,
 )
 from keras_transformer.layers.products import swap_heads_as_integers
@@ -19,18 +18,6 @@ def heads(*shape):
     return RANDOM.normal(size=shape).astype("float32")
 
 
-def test_weights_are_the_softmax_of_the_scaled_scores():
-    # K = 4 halves the score 2 ln 3 to ln 3, so the odds are 3 to 1.
-    query = np.array([[[[2 * np.log(3), 0, 0, 0]]]], "float32")
-    key = np.array([[[[1, 0, 0, 0], [0, 0, 0, 0]]]], "float32")
-    value = np.array([[[[8.0], [0.0]]]], "float32")
-
-    context, weights = scaled_dot_product_attention(query, key, value)
-
-    np.testing.assert_allclose(weights[0, 0, 0], [0.75, 0.25], rtol=1e-6)
-    np.testing.assert_allclose(context[0, 0, 0], [6.0], rtol=1e-6)
-
-
 def test_attention_follows_equation_1_in_every_head():
     query, key, value = heads(2, 3, 4, 5), heads(2, 3, 6, 5), heads(2, 3, 6, 7)
 
@@ -43,15 +30,6 @@ def test_attention_follows_equation_1_in_every_head():
         )
         np.testing.assert_allclose(context[b, h], of_head[0], 1e-5, 1e-6)
         np.testing.assert_allclose(weights[b, h], of_head[1], 1e-5, 1e-6)
-
-
-def test_attention_takes_further_leading_axes():
-    query, key, value = heads(2, 3, 4, 5), heads(2, 3, 6, 5), heads(2, 3, 6, 7)
-    flat, _ = scaled_dot_product_attention(query, key, value)
-    deep, _ = scaled_dot_product_attention(
-        query[:, None], key[:, None], value[:, None]
-    )
-    np.testing.assert_allclose(deep[:, 0], flat, 1e-5, 1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
@@ -90,12 +68,6 @@ def test_half_precision_scores_meet_a_float32_softmax():
     assert keras.backend.standardize_dtype(weights.dtype) == "float16"
     assert keras.backend.standardize_dtype(context.dtype) == "float16"
     np.testing.assert_allclose(weights, 1 / 4_099, rtol=1e-3)
-
-
-def test_value_dim_is_key_dim_unless_given():
-    layer = MultiHeadAttention(num_heads=3, key_dim=5)
-    layer.build((2, 4, 10))
-    assert tuple(layer.value_kernel.shape) == (10, 15)
 
 
 def test_dropped_weights_weigh_nothing_and_returned_weights_are_whole():

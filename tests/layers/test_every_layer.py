@@ -98,13 +98,6 @@ def test_a_batch_without_time_is_refused_by_what_attends(kind, is_built):
             layer(*[batch] * inputs)
 
 
-def test_memory_without_time_is_refused_too():
-    x = np.ones((5, 7, 10), "float32")
-    for layer in (MultiHeadAttention(2, 3), DecoderLayer(num_heads=2)):
-        with pytest.raises(ValueError, match=r"the axes \(B, S, D\)"):
-            layer(x, x[0])
-
-
 @pytest.mark.parametrize("kind", [DecoderLayer, Decoder])
 def test_a_decoder_without_memory_is_refused(kind):
     with pytest.raises(ValueError, match="`memory` must be the encoder's"):
@@ -150,16 +143,6 @@ def test_any_activation_works_and_comes_back(tmp_path, activation, expected):
     np.testing.assert_allclose(again(x), found, 1e-5, 1e-5)
 
 
-def test_a_model_takes_a_function_and_brings_it_back(tmp_path):
-    sizes = dict(num_layers=1, d_model=10, num_heads=2, ffn_dim=11)
-    model = kt.Transformer(23, activation=halved, **sizes)
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    ids = np.array([[5, 9, 3]], "int32")
-    np.testing.assert_array_equal(again((ids, ids)), model((ids, ids)))
-    assert again.model_config.activation is halved
-
-
 def test_every_named_activation_is_of_keras_and_of_single_numbers():
     x = np.linspace(-3, 3, 7, dtype="float32")
     for name in ACTIVATIONS:
@@ -167,17 +150,6 @@ def test_every_named_activation_is_of_keras_and_of_single_numbers():
         np.testing.assert_allclose(
             activate(x)[2:3], activate(x[2:3]), rtol=1e-5, err_msg=name
         )
-
-
-def test_quantising_in_place_changes_nothing():
-    model = kt.Transformer(
-        23, num_layers=1, d_model=10, num_heads=2, ffn_dim=11
-    )
-    before = model.get_weights()
-    with pytest.warns(UserWarning):
-        model.quantize("int8")
-    for weight, old in zip(model.get_weights(), before, strict=True):
-        np.testing.assert_array_equal(weight, old)
 
 
 @pytest.mark.parametrize("restriction", [None, 2])

@@ -179,12 +179,6 @@ def test_every_layer_that_attends_returns_all_scores_if_asked(kind, scores):
     np.testing.assert_array_equal(layer(*arrays), expected[0])
 
 
-def test_weights_of_symbolic_tensors_are_refused_by_the_method():
-    layer = MultiHeadAttention(3, 5, 7)
-    with pytest.raises(ValueError, match="has to call the layer itself"):
-        layer.keys_values(keras.Input((4, 10)))
-
-
 @pytest.mark.parametrize(
     "layer", [EncoderLayer(**SIZES), Encoder(num_layers=2, **SIZES)]
 )

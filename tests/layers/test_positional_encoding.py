@@ -4,7 +4,6 @@ import keras
 import numpy as np
 import paper
 import pytest
-import tensorflow as tf
 
 from keras_transformer.layers import PositionalEncoding, positional_encoding
 
@@ -68,16 +67,6 @@ def test_positions_may_be_counted_from_another_than_0(positions):
     np.testing.assert_array_equal(layers[1](INPUTS), layers[0](INPUTS, start=2))
 
 
-def test_length_and_start_may_be_tensors():
-    @tf.function(input_signature=[tf.TensorSpec([], tf.int32)] * 2)
-    def table(length, start):
-        return positional_encoding(length, 14, start)
-
-    np.testing.assert_allclose(
-        table(3, 5), paper.positional_encoding(8, 14)[5:], atol=1e-6
-    )
-
-
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_the_table_is_float32_whatever_the_policy(policy):
     before = keras.config.dtype_policy()
@@ -116,15 +105,3 @@ def test_positions_beyond_the_learned_table_share_its_last_row():
     output = layer(np.zeros((1, 5, 14), "float32"))
     table = layer.table.numpy()
     np.testing.assert_array_equal(output[0], table[[0, 1, 2, 2, 2]])
-
-
-def test_layer_takes_positions_in_float32_under_half_precision():
-    # Added to nothing, so that only the table's own rounding remains.
-    layer = PositionalEncoding(dtype="mixed_bfloat16")
-    output = layer(np.zeros((1, 2, 14)), start=257)
-    assert keras.backend.standardize_dtype(output.dtype) == "bfloat16"
-    np.testing.assert_allclose(
-        keras.ops.cast(output[0], "float32"),
-        paper.positional_encoding(259, 14)[257:],
-        atol=2**-8,
-    )

@@ -102,12 +102,6 @@ def test_a_vocabulary_with_a_flipped_bit_or_cut_short_is_told(
         load_vocabulary(run_dir)
 
 
-def test_a_vocabulary_that_is_gone_is_told(run_dir):
-    (run_dir / "tokenizer.model").unlink()
-    with pytest.raises(UserError, match="found no such file"):
-        load_vocabulary(run_dir)
-
-
 def test_no_flipped_bit_of_the_history_ends_in_a_trace(tmp_path):
     (tmp_path / "logs").mkdir()
     path = tmp_path / "logs" / "history.csv"

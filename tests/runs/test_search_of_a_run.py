@@ -6,12 +6,11 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-from sample_runs import make_run
 from session_loader import Served
 
 from keras_transformer import __main__
 from keras_transformer.commands import flags
-from keras_transformer.config import ModelConfig, Search, SettingError
+from keras_transformer.config import Search, SettingError
 from keras_transformer.run import Run
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.settings import overridden
@@ -40,12 +39,6 @@ def options(verb, run_dir, *words, n_best=1):
     argv = [verb, "--run-dir", str(run_dir), *words]
     _, search = flags.prepare(__main__.parse_args(argv), n_best)
     return search
-
-
-def test_a_run_searches_as_the_paper_translates():
-    search = make_run(ModelConfig()).search
-    found = search.beam_size, search.length_penalty, search.max_extra_length
-    assert found == (4, 0.6, 50)  # Section 6.1.
 
 
 def test_a_command_that_says_nothing_of_it_leaves_a_runs_search(run_dir):

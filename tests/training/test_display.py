@@ -17,7 +17,6 @@ from keras_transformer.runs.history import History, draw, read_history
 from keras_transformer.training.display import (
     FIGURES,
     TrainingDisplay,
-    log_count,
 )
 from keras_transformer.training.loop import Stop
 
@@ -69,18 +68,6 @@ def test_the_time_left_is_that_of_the_limit_that_comes_first(
 ):
     display = make_display(tmp_path, Progress(10, 60.0), 110, minutes)
     assert display.estimate(Progress(30, 100.0)) == pytest.approx((done, left))
-
-
-def test_no_time_left_is_guessed_from_the_first_step(tmp_path):
-    display = make_display(tmp_path, Progress(10, 60.0), 110, None)
-    values = dict.fromkeys(
-        ("loss", "perplexity", "gradient_norm", "tokens_per_second"), 1.0
-    )
-    first, second = (
-        display.line(Progress(step, 70.0), values)[0] for step in (11, 12)
-    )
-    assert first.endswith("1 target tokens/s")
-    assert second.endswith("1 target tokens/s  0:08:10 left")
 
 
 STEP = {name: 1.0 for name in FIGURES}
@@ -220,10 +207,3 @@ def test_the_curve_is_a_picture_of_the_history(tmp_path):
     assert path == tmp_path / "curve.png"
     assert path.read_bytes().startswith(b"\x89PNG")
     assert not list(tmp_path.glob(".partial*"))
-
-
-def test_a_count_is_logged_only_every_so_often(caplog):
-    with caplog.at_level("INFO"):
-        log_count("pairs", seconds=1000)(5)
-        log_count("pairs", seconds=0)(12_345)
-    assert caplog.messages == ["12,345 pairs"]

@@ -1,7 +1,6 @@
 """The end of a training: which weights it keeps, and what it says of them."""
 
 import dataclasses
-import logging
 import types
 
 import pytest
@@ -28,20 +27,6 @@ def finish(run_dir, found, **recipe):
     session = Session(run_dir=run_dir, run=run)
     validation.finish(session, validator, last, Standing())
     return averaging.final_result(run_dir)
-
-
-def test_an_average_that_is_only_validated_is_not_called_taken(
-    tmp_path, caplog
-):
-    found = {
-        "average of the last 3 checkpoints": {"loss": 2.5, "bleu": 7.0},
-        "last weights": {"loss": 1.5, "bleu": 5.0},
-    }
-    with caplog.at_level(logging.INFO):
-        assert finish(tmp_path, found).better == "last"
-    first, wrote, *_ = caplog.messages
-    assert first == "Validating the average of the last 3 checkpoints."
-    assert "final.weights.h5, the last weights (validation loss" in wrote
 
 
 @pytest.mark.parametrize(

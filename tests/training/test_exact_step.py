@@ -264,18 +264,6 @@ def test_a_weight_without_gradient_stays():
     assert np.abs(ends[0] - table).max() > 1e-3
 
 
-def test_the_optimizer_is_left_as_it_was():
-    model = Transformer(11, **SIZES)
-    optimizer = keras.optimizers.SGD()
-    known = set(vars(optimizer))
-    model.compile(optimizer, SmoothedCrossEntropy(0.1), jit_compile=False)
-    assert set(vars(optimizer)) == known
-    ids = np.full((2, 3), 5)
-    model.fit((ids, ids), ids, verbose=0)
-    assert "_all_reduce_sum_gradients" not in vars(optimizer)
-    assert int(optimizer.iterations) == 1
-
-
 @pytest.mark.stands_for("steps with metrics")
 def test_metrics_change_no_weight_and_take_no_accumulation():
     found = []

@@ -3,16 +3,15 @@
 import json
 import logging
 import signal
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from natural_corpus import corpus as corpus_of
-from sample_runs import digit_arguments, make_run, train_on_digits
+from sample_runs import digit_arguments, train_on_digits
 
 from keras_transformer.__main__ import main
-from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, ModelConfig
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
 from keras_transformer.data import batching
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.runs import checkpoints
@@ -20,29 +19,10 @@ from keras_transformer.runs.averaging import AVERAGE, final_result
 from keras_transformer.runs.history import read_history
 from keras_transformer.training import validation
 from keras_transformer.training.validation import (
-    cut_rows,
     validation_batches,
 )
 
 WORDS = 50_000
-
-
-def test_rows_are_cut_and_their_end_token_kept():
-    rows = tf.constant(
-        [
-            [11, 12, 13, 14, EOS_ID],
-            [21, 22, EOS_ID, PAD_ID, PAD_ID],
-            [31, EOS_ID, PAD_ID, PAD_ID, PAD_ID],
-            [PAD_ID] * 5,  # A row of padding stays one.
-        ]
-    )
-    assert cut_rows(rows, 3).numpy().tolist() == [
-        [11, 12, EOS_ID],
-        [21, 22, EOS_ID],
-        [31, EOS_ID, PAD_ID],
-        [PAD_ID] * 3,
-    ]
-    assert cut_rows(rows, 7).numpy().tolist() == rows.numpy().tolist()
 
 
 def test_long_pairs_are_cut_on_both_sides_and_named(caplog):
@@ -172,26 +152,3 @@ def test_a_signal_ends_a_validation_and_the_training_with_it(
     assert not translated
     assert [row["step"] for row in read_history(tmp_path)] == [1, 2]
     assert not any("validation_loss" in row for row in read_history(tmp_path))
-
-
-def test_each_validation_shows_another_sentence(caplog, monkeypatch):
-    def in_capitals(sources, *_, **__):
-        return [[SimpleNamespace(text=text.upper())] for text in sources], None
-
-    found = {"loss": 2.0, "perplexity": 5.0, "token_accuracy": 0.5}
-    monkeypatch.setattr(
-        validation, "Translator", lambda *_: SimpleNamespace(n_best=in_capitals)
-    )
-    validator = validation.Validator(
-        SimpleNamespace(evaluate=lambda *_, **__: found),
-        None,
-        None,
-        [("a dog", "ein Hund"), ("a cat", "das ist eine Katze")],
-        make_run(ModelConfig()),
-    )
-    with caplog.at_level(logging.INFO):
-        for step in (2, 4, 6):
-            validator.measure(f"step {step}")
-    shown = [text.split()[-1] for text in caplog.messages if "source" in text]
-    assert shown == ["dog", "cat", "dog"]
-    assert "    translation A CAT" in caplog.messages

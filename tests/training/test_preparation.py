@@ -27,7 +27,6 @@ from keras_transformer.training import building, preparation
 from keras_transformer.training.display import heartbeat
 from keras_transformer.training.request import (
     Session,
-    open_text,
     session_of_begun,
     understand,
 )
@@ -226,15 +225,6 @@ def test_what_to_clean_and_a_vocabulary_that_misfits_are_told(
     assert "tokens a character for the en side, seldom more" in caplog.text
 
 
-def test_how_many_pairs_were_held_out_is_said(folder, run_dir, caplog):
-    how = dict(recipe={"validation_share": 0.3}, validation_split="dev")
-    with caplog.at_level(logging.INFO):
-        run = prepare(folder, run_dir, **how).run
-    held_out = len(list(open_text(run, str(folder)).pairs("dev")))
-    said = f"dev: {held_out} pairs to validate on, held out of train."
-    assert 11 < held_out < 53 and said in caplog.messages
-
-
 def test_a_mixture_that_was_moved_is_mixed_in_the_split_of_its_run(
     folder, run_dir
 ):
@@ -302,17 +292,6 @@ def trained(monkeypatch):
 
     monkeypatch.setattr(Tokenizer, "train", classmethod(note))
     return sizes
-
-
-def test_a_vocabulary_that_is_done_is_not_trained_again(
-    folder, run_dir, monkeypatch
-):
-    killed_while_tokenising(monkeypatch, folder, run_dir)
-    vocabulary = (run_dir / "tokenizer.model").read_bytes()
-    sizes = trained(monkeypatch)
-    prepare(folder, run_dir)
-    assert sizes == []
-    assert (run_dir / "tokenizer.model").read_bytes() == vocabulary
 
 
 @pytest.mark.parametrize("change", ["text", "size", "symbols", "file"])

@@ -62,27 +62,3 @@ def test_what_is_exported_answers_as_the_run_does(
     np.testing.assert_allclose(
         found["score"], [best.score for (best,) in expected], atol=1e-4
     )
-
-
-def test_what_is_explained_has_its_shape(translator):
-    explained = translator.explain(TEXTS[0], beam_size=2, max_length=11)
-    weights = explained.encoder
-    assert (len(weights), len(explained.decoder)) == (2, 1)
-    (aligned,) = translator.attention(["one two"], ["eins zwei"])
-    assert len(aligned.weights) == 1
-    rows, columns = np.ogrid[: weights.shape[2], : weights.shape[3]]
-    near = abs(rows - columns) < 3
-    assert np.all((weights > 0) == near)
-    # A row for what had been written before each token that was weighed.
-    seen = (explained.decoder > 0).sum(axis=-1)
-    assert seen.max() == 3
-    np.testing.assert_allclose(explained.decoder.sum(-1), 1.0, rtol=1e-5)
-
-
-def test_ctranslate2_refuses_it_in_one_sentence(trained, tmp_path, capsys):
-    output = tmp_path / "ctranslate2"
-    argv = ("--run-dir", str(trained), "--output", str(output))
-    assert main(["export", *argv, "--format", "ctranslate2"]) == 2
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert "CTranslate2 has no restricted self-attention" in error
-    assert not output.exists()

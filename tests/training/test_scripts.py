@@ -22,23 +22,6 @@ SETTINGS = dict(
 )
 
 
-# Hangul, Kanji, Thai, Arabic, Devanagari and Cyrillic, with marks of direction
-# in Persian and no-break spaces in Russian.
-CODES = ("ko", "ja", "th", "fa", "hi", "ru")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("code", CODES)
-def test_every_text_survives_a_vocabulary_of_its_script(code, tmp_path):
-    corpus = kt.open_corpus("demo", target_lang=code)
-    tokenizer = kt.Tokenizer.train(
-        corpus.sentences("train"), SETTINGS["vocab_size"], tmp_path / "model"
-    )
-    texts = [target for _, target in corpus.pairs("test")]
-    found = tokenizer.detokenize(tokenizer.tokenize(texts)).numpy()
-    assert [text.decode() for text in found] == texts
-
-
 # The model sees ids: without spaces, with many characters, from the right.
 @pytest.mark.slow
 @pytest.mark.parametrize("code", ["th", "ja", "fa"])

@@ -142,12 +142,6 @@ class End(keras.callbacks.Callback):
         self.model.stop_training = batch == 1
 
 
-def test_a_callback_may_end_the_steps(take_steps):
-    model = make_tiny_model(1)
-    take_steps(model, 5, lambda *_: None, [End()])
-    assert int(model.optimizer.iterations) == 2
-
-
 @pytest.mark.stands_for("steps that workers end")
 def test_workers_end_after_the_step_that_follows_a_wish(
     monkeypatch, take_steps

@@ -102,23 +102,11 @@ def error_of(capsys, *argv, code=command_line.WRONG):
     "flags, message",
     [
         ("--preset huge", "--preset to be one of base, A-h1, .*huge"),
-        ("--source-lang de", "received de and de"),
         ("--source-lang fr", "SPLIT.fr and SPLIT.de .* this folder has: t"),
-        ("--train-split dev", "received dev; it has: test, train, val"),
         ("--validation-split dev", "received dev; it has"),
-        ("--validation-split train", "two splits, received train for"),
-        ("--strategy tpu", "--strategy to be one of .* received 'tpu'"),
-        ("--keep-checkpoints 3", "at least 5, the --average at the end"),
-        ("--vocab-size 12", "Expected a vocabulary size above 261"),
         ("--minutes 0", "--minutes to be above 0 and finite, received 0"),
-        ("--accumulate 0", "--accumulate to be at least 1, received 0"),
-        ("--d-model 15 --num-heads 5", "even, since sines"),
         ("--num-heads 3", "--d-model to be a multiple of --num-heads"),
-        ("--num-heads 0", "--num-heads to be at least 1"),
-        ("--positions none", "sinusoidal, learned, tensor2tensor, received 'n"),
         ("--init-from nowhere", "Expected a run directory with a config"),
-        ("--tokenizer nowhere", "Expected a vocabulary at nowhere"),
-        ("--corpus nowhere", "nowhere, which is not a folder"),
         ("--run-dir /dev/null", "Expected a directory as --run-dir"),
     ],
 )
@@ -129,21 +117,6 @@ def test_a_wrong_argument_is_one_sentence_and_leaves_nothing(
     error = error_of(capsys, *argv)
     assert re.search(message, error), error
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    "flag, value, field",
-    [
-        ("--seed", "2", "seed = 1, this command says 2"),
-        ("--preset", "tiny", "preset = demo, this command says tiny"),
-    ],
-)
-def test_a_run_of_another_configuration_is_refused_by_field(
-    corpus, finished, capsys, flag, value, field
-):
-    error = error_of(capsys, *arguments(corpus, finished, flag, value))
-    assert field in error
-    assert "leave that out, or give another --run-dir" in error
 
 
 MAY_CHANGE = {
@@ -209,13 +182,6 @@ def test_a_second_process_is_told_who_trains_and_touches_nothing(
         after = {p: p.stat().st_mtime_ns for p in run_dir.rglob("*")}
     assert f"{run_dir} is in use by process {os.getpid()} on " in error
     assert after == before
-
-
-def test_a_wrong_request_leaves_what_it_found(corpus, tmp_path, capsys):
-    (tmp_path / "thesis.txt").write_text("years of work")
-    argv = arguments(corpus, tmp_path, "--vocab-size", "12")
-    assert "vocabulary size above 261" in error_of(capsys, *argv)
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 def test_a_gpu_without_memory_is_one_sentence(
@@ -290,15 +256,6 @@ def test_a_training_ends_when_its_target_is_reached(corpus, tmp_path, caplog):
     assert "1 replica." in caplog.text  # Not "1 replicas".
     assert train_on_digits(*argv) == 0
     assert "is finished: 4 updates" in caplog.text
-
-
-def test_a_budget_below_a_pair_promises_nothing_else(corpus, tmp_path, caplog):
-    argv = arguments(corpus, tmp_path / "run", "--steps", "1")
-    argv[argv.index("--batch-tokens") + 1] = "5"
-    with caplog.at_level("INFO"):
-        assert train_on_digits(*argv) == 0
-    assert "of up to 5 tokens a side" not in caplog.text
-    assert "longer than --batch-tokens 5: each is a batch" in caplog.text
 
 
 def test_what_can_be_seen_to_be_wrong_is_told_without_tensorflow(tmp_path):

@@ -1,7 +1,5 @@
 """A translation explained: its search, its attention, and nothing changed."""
 
-import logging
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -168,37 +166,16 @@ def test_where_every_hypothesis_dies_the_empty_one_is_left(translator):
     assert "''" in repr(found) and "laut" in found.to_html()
 
 
-def test_as_many_as_four_hypotheses_come_unless_the_beam_is_narrower(
-    translator,
-):
-    for beam_size, expected in ((2, 2), (5, 4)):
-        found = translator.explain(TEXT, beam_size=beam_size, max_length=3)
-        assert len(found.translations) == expected
-
-
 @pytest.mark.filterwarnings("error:You are using a softmax over axis")
 def test_an_attention_over_one_piece_is_no_reason_to_warn(translator):
     assert translator.explain("").translations == [""]
     assert len(translator.explain(TEXT, max_length=1).nodes) == 8
 
 
-def test_a_long_text_is_cut_with_a_word(translator, caplog):
-    with caplog.at_level(logging.WARNING):
-        found = translator.explain(
-            "laut " * 31, max_source_length=7, max_length=2
-        )
-    assert len(found.source_pieces) == 7 and found.truncated
-    assert "after 7 tokens" in caplog.text
-
-
 def test_what_cannot_be_explained_is_said_in_a_sentence(translator):
     with pytest.raises(ValueError, match="one text"):
         translator.explain([TEXT])
-    with pytest.raises(ValueError, match="`prefix` must be one text"):
-        translator.explain(TEXT, prefix=7)
     with pytest.raises(ValueError, match="`hypothesis` must be from -1 to 0"):
         translator.explain("").attention(1)
-    with pytest.raises(ValueError, match="`node` must be from -1 to -1"):
-        translator.explain("").attention_of(0)
     with pytest.raises(ValueError, match="no beam to explain"):
         translator.explain(TEXT, sampling=Sampling(seed=1))

@@ -19,20 +19,14 @@ from keras_transformer.translation.translator import Translator
     [
         # A thread each, however wide: 2,048 in all.
         (1, 128, 1, None, 1),
-        (2, 4096, 1, None, 1),
-        (16, 128, 1, None, 16),
         (16, 512, 1, None, 4),
         (64, 128, 1, None, 16),
         # Operators of as many threads as there are cores.
-        (2, 128, 2, None, 2),
         (2, 256, 2, None, 2),
-        (2, 512, 2, None, 1),
         (16, 512, 4, None, 4),
         # Too few texts to share.
         (2, 128, 2, 31, 1),
         (2, 128, 2, 32, 2),
-        (2, 128, 1, 3, 2),
-        (2, 128, 2, 0, 1),
     ],
 )
 def test_cores_width_and_texts_decide(cores, d_model, threads, texts, expected):
@@ -149,32 +143,6 @@ def test_longest_batches_come_first_and_have_like_sums():
     assert max(sums) - min(sums) <= 2 * 41
 
 
-def test_short_texts_beside_long_ones_leave_the_long_ones_together():
-    lengths = np.repeat([100, 3], [500, 500])
-    # 8,192 have room for 54 with a long one among them and for 154 short ones:
-    # 13 batches. For eight at a time 16 are wanted, of 3,219 tokens each: 33
-    # long texts, and more short ones than there is room for.
-    found = batches(np.arange(1_000), lengths, lengths + 50, 8_192, 8)
-    sizes = [len(rows) for rows in found]
-    assert sizes == [*[33] * 15, 54, 154, 154, 143]
-    assert sorted(np.concatenate(found)) == list(range(1_000))
-
-
-def test_of_many_batches_none_is_made_smaller():
-    draw = np.random.default_rng(3)
-    lengths = np.exp(draw.normal(2.5, 0.7, 10_007)).astype(int) + 1
-    alone, beside = (
-        batches(np.arange(10_007), lengths, lengths + 50, 8_192, parallel)
-        for parallel in (1, 4)
-    )
-    assert [list(rows) for rows in beside] == [list(rows) for rows in alone]
-
-
-def test_no_text_is_no_batch():
-    nothing = np.zeros([0], int)
-    assert batches(nothing, nothing, nothing, 13, 2) == []
-
-
 @pytest.fixture(scope="module")
 def translator(small_translator):
     """Answers different sources with different words, senseless ones."""
@@ -237,14 +205,3 @@ def test_progress_is_told_in_the_thread_of_the_caller(translator, texts):
     assert set(callers) == {threading.main_thread()}
     assert len(done) > 5 and list(done) == sorted(set(done))
     assert done[-1] == len(texts) and set(totals) == {len(texts)}
-
-
-def test_an_error_in_progress_ends_the_searches(translator, texts):
-    def fail(done, total):
-        raise ZeroDivisionError("in progress")
-
-    with pytest.raises(ZeroDivisionError, match="in progress"):
-        translator.translate(
-            texts, max_length=7, batch_tokens=31, parallel=2, progress=fail
-        )
-    assert threads_of_searches() == []

@@ -34,29 +34,6 @@ def test_a_log_tells_the_time_that_is_left(caplog, monkeypatch):
     ]
 
 
-def test_what_was_done_before_says_nothing_of_the_speed(caplog, monkeypatch):
-    monkeypatch.setattr(display, "time", Clock([100.0, 140.0]))
-    with (
-        caplog.at_level(logging.INFO, "keras_transformer"),
-        display.SentenceDisplay(done=200) as progress,
-    ):
-        progress.of_all(210, 230)
-
-    # Ten in 40 s.
-    assert caplog.messages == ["210 of 230 sentences, 0:01:20 left"]
-
-
-def test_a_log_without_a_total_counts_over_chunks(caplog):
-    with (
-        caplog.at_level(logging.INFO, "keras_transformer"),
-        display.SentenceDisplay(total=None, seconds=0.0) as progress,
-    ):
-        progress.end_chunk(11)
-        progress(2, 11)
-
-    assert caplog.messages == ["11 sentences", "13 sentences"]
-
-
 class Terminal(io.StringIO):
     def isatty(self):
         return True

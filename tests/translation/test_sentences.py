@@ -210,22 +210,14 @@ def test_a_text_of_several_sentences_is_named_once(small_translator, caplog):
     [
         ("Der Hund bellt. Die Katze schläft.", True),
         ("“Who is it?” “Me!”", True),
-        ("The end... Or not", True),
         ("你好。再见。", True),
-        ("The dog barks.", False),
         ("Dr. Dog met Mr. Cat in 3.5 hours, e.g. at St. Mary's.", False),
         ("你好。", False),
-        ("no end", False),
         ("." * 20_011 + " " * 20_011, False),
         ("Он заплатил 100 руб. за книгу.", False),
-        ("यह एक है। वह दो है।", True),
         ("ខ្ញុំទៅផ្ទះ។ គាត់មក។", True),
-        # Marathi, Tamil, Lao, Dhivehi: words of two letters and their vowels.
-        ("हे आहे. ते आहे.", True),
         ("இது. அது.", True),
-        ("ນີ້. ນັ້ນ.", True),
         ("डॉ. राम आए.", False),  # Dr. Ram.
-        ("Me\u0301. Dog barks.", False),
         (unicodedata.normalize("NFD", "Tôi về nhà rồi. Ông ấy đến."), True),
     ],
 )
@@ -294,8 +286,6 @@ def test_a_tag_goes_before_each_sentence():
         ),
         ("ja", "「行く？」の一言。", ["「行く？」の一言。"]),
         ("ja", "「はい。」彼女は来た。", ["「はい。」", "彼女は来た。"]),
-        ("ja", "とある町。」", ["とある町。」"]),
-        ("ja", "【注意。】次。", ["【注意。】", "次。"]),
         ("km", "ខ្ញុំទៅផ្ទះ។ គាត់មក។", ["ខ្ញុំទៅផ្ទះ។", "គាត់មក។"]),
     ],
 )

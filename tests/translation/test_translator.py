@@ -15,7 +15,6 @@ from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.exporting.saved_model import score_text
 from keras_transformer.model import Transformer
 from keras_transformer.run import Run
-from keras_transformer.runs import averaging
 from keras_transformer.translation.text_batches import texts_of
 from keras_transformer.translation.translator import (
     Hypothesis,
@@ -65,14 +64,6 @@ def translator(model, tokenizer):
 def log_softmax(logits):
     logits = np.asarray(logits, "float64")
     return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
-
-
-def test_what_is_no_text_to_translate_is_named(translator):
-    with pytest.raises(UserError, match="received nan in place 1;"):
-        translator.translate(["laut", float("nan")])
-    for one in (None, "laut"):
-        with pytest.raises(UserError, match="`texts` to be a list of texts"):
-            translator.translate(one)
 
 
 def test_translations_come_back_in_order_whatever_the_batches(translator):
@@ -183,16 +174,6 @@ def test_a_score_is_the_normalised_log_probability(
         np.testing.assert_allclose(score, expected, rtol=1e-4)
 
 
-def test_limits_are_whole_numbers(translator):
-    tokens = 2.5
-    for call in translator.score, translator.attention, translator.align:
-        with pytest.raises(UserError, match="Expected `batch_tokens` to be"):
-            call(["laut"], ["laut"], batch_tokens=tokens)
-    for call in translator.attention, translator.align:
-        with pytest.raises(UserError, match="`max_source_length` to be"):
-            call(["laut"], ["laut"], max_source_length=tokens)
-
-
 def test_a_side_that_is_no_list_of_texts_is_not_scored(translator):
     one = "runs/text.en"
     for call in translator.score, translator.attention, translator.align:
@@ -213,20 +194,6 @@ def test_a_setting_that_no_search_has_is_refused(translator):
             translator.translate(["laut"], **{count: "2"})
     with pytest.raises(ValueError, match="`parallel` to be at least 1"):
         translator.translate(["laut"], parallel=0)
-
-
-def test_how_to_search_is_told_by_a_search(translator):
-    with pytest.raises(UserError, match="`search` to be a Search"):
-        translator.n_best(["laut"], Sampling())
-    # The empty one too: it is no Search by default.
-    for search in ({}, {"beam_size": 1}):
-        with pytest.raises(UserError, match="`search` to be a Search, rec"):
-            Translator(translator.model, translator.tokenizer, search)
-
-
-def test_whether_to_split_is_true_or_false(translator):
-    with pytest.raises(UserError, match="`split_sentences` to be True or Fal"):
-        translator.translate(["laut"], split_sentences="no")
 
 
 def test_a_blank_pair_scores_nothing(translator):
@@ -340,15 +307,6 @@ def test_a_new_seed_between_two_translations_does_no_harm(translator):
     assert after == before
 
 
-def test_a_run_directory_holds_all_it_takes(small_run):
-    loaded = Run(small_run).translator(average=1)
-    expected = averaging.load(small_run, average=1)[0].get_weights()
-    for one, other in zip(loaded.model.get_weights(), expected, strict=True):
-        np.testing.assert_array_equal(one, other)
-    words = (small_run / "tokenizer.model").read_bytes()
-    assert loaded.tokenizer.model == words
-
-
 def test_a_run_with_the_vocabulary_of_another_is_refused(small_run, tmp_path):
     shutil.copytree(small_run, tmp_path / "run")
     path = tmp_path / "run" / "tokenizer.model"
@@ -362,11 +320,6 @@ def test_a_run_with_the_vocabulary_of_another_is_refused(small_run, tmp_path):
 def test_a_model_of_another_vocabulary_is_refused(tokenizer):
     with pytest.raises(ValueError, match="Received: 29 and 331 pieces"):
         Translator(lambda inputs: tf.zeros([2, 2, 29]), tokenizer)
-
-
-def test_no_texts_have_no_translations_whatever_is_asked(small_translator):
-    assert small_translator.translate([], sampling=Sampling(seed=1)) == []
-    assert small_translator.translate([], prefixes=[]) == []
 
 
 def test_a_frozen_translator_can_be_frozen_in_another_type(small_translator):
@@ -389,10 +342,3 @@ def test_an_explanation_reads_as_much_as_a_translation(small_translator):
         translator.explain(text, beam_size="x")
     with pytest.raises(UserError, match="`length_penalty`"):
         translator.score([text], [text], length_penalty=-3)
-
-
-def test_what_is_split_takes_no_prefixes(small_translator):
-    with pytest.raises(UserError, match="without `prefixes`"):
-        small_translator.n_best(
-            ["the dog"], Search(), prefixes=["die"], split_sentences=True
-        )
