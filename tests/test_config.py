@@ -245,9 +245,7 @@ def test_a_setting_that_makes_no_sense_is_refused(kind, name, value, expected):
 def test_settings_that_do_not_go_together_are_refused():
     with pytest.raises(SettingError, match="`max_length` to be at least 7"):
         Search(min_length=7, max_length=5)
-    with pytest.raises(
-        UserError, match="different languages, received de and de"
-    ):
+    with pytest.raises(UserError, match="received de and de"):
         run_of(source_lang="de")
 
 

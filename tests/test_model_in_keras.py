@@ -165,9 +165,7 @@ def test_what_is_no_batch_of_ids_is_refused_before_a_graph(
 def test_class_weight_is_refused_with_what_weighs_ids(fitted):
     weights = {8: 3.0}
     for call in (fitted.fit, fitted.train_on_batch):
-        with pytest.raises(
-            ValueError, match=r"`class_weight` must be None"
-        ) as e:
+        with pytest.raises(ValueError, match="`class_weight` must") as e:
             call(INPUTS, TARGET, class_weight=weights)
     # The advice, taken: 8 is the first token of the first target alone.
     advice = re.search("`(np.vectorize.*)`", str(e.value))[1]

@@ -93,3 +93,18 @@ def test_half_precision_trains_with_finite_numbers(policy):
     for weight in model.trainable_weights:
         assert weight.dtype == "float32"
         assert np.all(np.isfinite(weight.numpy())), weight.path
+
+
+def test_double_precision_trains_and_agrees_with_single():
+    single, double = (
+        make_model(num_layers=1),
+        make_model(dtype="float64", num_layers=1),
+    )
+    np.testing.assert_allclose(single(INPUTS), double(INPUTS), 1e-4, 1e-4)
+    found = []
+    for model in (single, double):
+        model.compile(Adam(), SmoothedCrossEntropy(0.1), jit_compile=False)
+        model.fit(INPUTS, TARGET, verbose=0)
+        found.append(model.train_on_batch(INPUTS, TARGET, return_dict=True))
+    for name in ("loss", "gradient_norm"):
+        assert found[0][name] == pytest.approx(found[1][name], rel=1e-3)

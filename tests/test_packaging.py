@@ -101,12 +101,6 @@ def test_the_workflows_test_every_python_and_publish_without_a_password():
     assert publish["environment"] == "pypi" and publish["needs"] == "build"
 
 
-def test_the_readme_names_the_wheel_that_make_dist_writes():
-    name = PROJECT["name"].replace("-", "_")
-    wheel = f"dist/{name}-{keras_transformer.__version__}-py3-none-any.whl"
-    assert f"pip install '{wheel}[all]'" in (ROOT / "README.md").read_text()
-
-
 def test_a_citation_is_of_this_version_and_licence():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert cited["version"] == keras_transformer.__version__

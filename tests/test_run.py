@@ -337,15 +337,6 @@ def test_a_run_that_began_with_another_needs_that_no_more(
         tune(again, again, **settings)
 
 
-@pytest.mark.slow
-def test_another_average_is_compared_again(run, in_memory, tmp_path):
-    shutil.copytree(run.path, tmp_path / "run")
-    told = "average of the last {} checkpoints"
-    assert final_result(run.path).averages == told.format(5)
-    again = train(tmp_path / "run", in_memory, average=3)
-    assert final_result(again.path).averages == told.format(3)
-
-
 class StopEarly(keras.callbacks.Callback):
     """Stops as a button does that is pressed between two updates."""
 

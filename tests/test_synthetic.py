@@ -46,14 +46,6 @@ def test_a_text_that_is_blank_or_cut_has_no_pair(
     assert "text in en, writing its translations into de" in caplog.text
 
 
-def test_a_place_that_is_none_is_one_sentence(small_run, tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(kt.UserError, match="Not a directory; choose a place"):
-        kt.backtranslate(small_run, ["two dogs"], tmp_path / "file" / "back")
-    with pytest.raises(kt.UserError, match="`run_dir` to be a path"):
-        kt.backtranslate([small_run], ["two dogs"], tmp_path / "back")
-
-
 def test_a_dry_run_costs_a_student_with_the_teachers_vocabulary(
     small_run, tmp_path, monkeypatch
 ):

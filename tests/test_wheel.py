@@ -176,16 +176,10 @@ def test_a_training_ends_with_its_average(trained):
     assert (trained / "final.weights.h5").exists()
 
 
-def test_its_run_is_evaluated(said):
+def test_its_run_is_evaluated_translates_and_scores(said):
     assert "BLEU" in said["evaluate"] and "|tok:13a|" in said["evaluate"]
-
-
-def test_its_run_translates(said):
     first, empty, second = said["translate"].split("\n")[:-1]
     assert empty == ""
-
-
-def test_its_run_scores(said):
     scores = [float(line) for line in said["score"].splitlines()]
     assert len(scores) == 17 and max(scores) < 0
 

@@ -2,7 +2,6 @@
 
 import gc
 import itertools
-import threading
 import weakref
 
 import numpy as np
@@ -163,24 +162,6 @@ def test_every_batch_is_what_its_plan_says():
     assert padding_rows > 0
 
 
-def test_the_next_epoch_is_planned_before_this_one_ends(monkeypatch):
-    planned = threading.Event()
-    plan = BatchPlan(natural_corpus(pairs=503), 127, seed=5)
-    epoch_of = plan.epoch
-
-    def epoch(number):
-        if number == 1:
-            planned.set()
-        return epoch_of(number)
-
-    monkeypatch.setattr(plan, "epoch", epoch)
-    half = len(plan) // 2 + 1
-    assert len(plan) - half > 20  # So that no batch of it is needed yet.
-    batches = iter(batching.stream(plan, half))
-    next(batches)
-    assert planned.wait(timeout=60)
-
-
 @pytest.mark.parametrize("skipped", [0, 3, 17, 50])
 def test_a_stream_goes_on_where_another_stopped(skipped):
     plan = BatchPlan(natural_corpus(pairs=211), 257, seed=5)
@@ -297,19 +278,6 @@ def test_two_readers_at_once_have_whole_epochs_each(words):
     expected = sorted(target.encode() for _, target in PAIRS * 7)
     for found in seen:
         assert sorted(text for text in found if text) == expected
-
-
-@pytest.mark.parametrize(
-    "name, value",
-    [
-        *[("seed", -1), ("seed", 1.5), ("max_length", "10")],
-        ("batch_tokens", 0),
-    ],
-)
-def test_a_setting_of_batches_is_checked_before_the_first(words, name, value):
-    settings = {"batch_tokens": 61, name: value}
-    with pytest.raises(ValueError, match=f"Expected `{name}` to be"):
-        batching.batches(PAIRS, words, **settings)
 
 
 def test_pairs_that_are_too_long_are_left_out_of_batches(words):

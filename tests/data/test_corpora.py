@@ -14,7 +14,6 @@ from keras_transformer import config
 from keras_transformer.commands import text_streams
 from keras_transformer.data import lines
 from keras_transformer.data.corpora import open_corpus
-from keras_transformer.data.corpus import absolute_name
 from keras_transformer.data.symbols import read_symbols
 from keras_transformer.runs.run_config import RunConfig
 
@@ -206,21 +205,6 @@ def test_every_door_for_text_has_the_same_checks(tmp_path, content, message):
             door()
 
 
-def test_the_state_of_a_split_tells_files_sizes_and_times(tmp_path):
-    name = write(tmp_path, train_en=b"one\n", train_de=b"eins\n")
-    paths = [tmp_path / "train.en", tmp_path / "train.de"]
-    corpus = open_corpus(name)
-    for size in (5, 6):
-        times = [path.stat().st_mtime_ns for path in paths]
-        expected = [
-            [str(paths[0]), 4, times[0]],
-            [str(paths[1]), size, times[1]],
-        ]
-        assert corpus.state_of("train") == expected
-        paths[1].write_text("einst\n")
-    assert open_corpus("demo").state_of("train", "val") == []
-
-
 def test_gzipped_files_are_read_and_are_the_same_text(tmp_path):
     plain, packed = tmp_path / "plain", tmp_path / "packed"
     for folder in (plain, packed):
@@ -320,15 +304,6 @@ def test_a_table_in_a_file_is_told_to_become_two(tmp_path):
     path.write_text("one\teins\n")
     with pytest.raises(config.UserError, match="cut -f1 pairs.tsv > my-text/t"):
         open_corpus(path)
-
-
-def test_a_folder_is_named_so_that_it_is_found_from_anywhere(
-    tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    assert absolute_name("here") == str(tmp_path / "here")
-    assert absolute_name("demo") == "demo"
-    assert absolute_name("tfds:toy/de-en") == "tfds:toy/de-en"
 
 
 # TensorFlow Datasets.

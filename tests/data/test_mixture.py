@@ -112,15 +112,6 @@ def test_the_name_finds_the_same_text_from_everywhere(tmp_path, monkeypatch):
     assert len(again.state_of("val")) == 2  # The first corpus's alone.
 
 
-@pytest.mark.parametrize("weight", ["0.00005", "20", "1.5", "300.125"])
-def test_a_weight_stays_the_same_in_a_name(weight):
-    (part,) = parts_of(f"demo:{weight}")
-    assert str(part) == f"demo:{weight}"
-    assert parts_of(str(part)) == [part]
-    # A name may be longer than that of a file.
-    assert parts_of(" + ".join([str(part)] * 500)) == [part] * 500
-
-
 def test_a_folder_may_be_called_like_a_mixture(tmp_path):
     for name in ("a + b", "b:2"):
         write(tmp_path / name, "train", count=3)

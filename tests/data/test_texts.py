@@ -57,9 +57,7 @@ def test_half_a_surrogate_pair_is_named_by_its_place(tokenizer):
     with pytest.raises(kt.UserError, match=r"'\\ud83d', in place 1 of train;"):
         kt.open_corpus(pairs)
     for tokenize in (tokenizer.tokenize, tokenizer.tokenize_many):
-        with pytest.raises(
-            kt.UserError, match=r"'\\ud83d', in place 1 of `tex"
-        ):
+        with pytest.raises(kt.UserError, match=r"'\\ud83d', in place 1 of"):
             tokenize(["a", "d\ud83d"])
 
 

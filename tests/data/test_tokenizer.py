@@ -143,12 +143,6 @@ def test_the_same_sentences_give_the_same_file(path, tmp_path):
     assert list(tmp_path.iterdir()) == [again]
 
 
-def test_lines_with_zero_bytes_and_line_ends_train_too(tmp_path):
-    tokenizer = Tokenizer.train(["ab\0ab\nab"], 300, tmp_path / "t.model")
-    (ids,) = tokenizer.tokenize(["ab"]).to_list()
-    assert tokenizer.pieces(ids) == ["▁ab", "</s>"]
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError("no disk")])
 def test_what_ends_the_reading_of_the_lines_is_what_the_caller_gets(
     tmp_path, monkeypatch, error

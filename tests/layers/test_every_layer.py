@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.config import ACTIVATIONS
 from keras_transformer.layers import (
     Decoder,
     DecoderLayer,
@@ -104,18 +103,6 @@ def test_a_decoder_without_memory_is_refused(kind):
         kind(num_heads=2)(np.ones((5, 7, 10), "float32"), None)
 
 
-def test_a_functional_model_of_parts_of_a_model_comes_back(tmp_path):
-    """`encode` leaves a dropout of ours in it."""
-    model = kt.Transformer(
-        vocab_size=23, num_layers=1, d_model=10, num_heads=2, ffn_dim=11
-    )
-    source = keras.Input((None,), dtype="int32")
-    keras.Model(source, model.encode(source)[0]).save(tmp_path / "parts.keras")
-    again = keras.models.load_model(tmp_path / "parts.keras")
-    ids = np.array([[5, 9, 3]], "int32")
-    np.testing.assert_allclose(again(ids), model.encode(ids)[0], rtol=1e-5)
-
-
 @keras.saving.register_keras_serializable(package="test")
 def halved(x):
     return x / 2
@@ -141,15 +128,6 @@ def test_any_activation_works_and_comes_back(tmp_path, activation, expected):
     wide, narrow = layer.widen, layer.narrow
     found = expected(x @ wide.kernel.numpy()) @ narrow.kernel.numpy()
     np.testing.assert_allclose(again(x), found, 1e-5, 1e-5)
-
-
-def test_every_named_activation_is_of_keras_and_of_single_numbers():
-    x = np.linspace(-3, 3, 7, dtype="float32")
-    for name in ACTIVATIONS:
-        activate = keras.activations.get(name)
-        np.testing.assert_allclose(
-            activate(x)[2:3], activate(x[2:3]), rtol=1e-5, err_msg=name
-        )
 
 
 @pytest.mark.parametrize("restriction", [None, 2])

@@ -125,25 +125,6 @@ def test_three_tensors_without_names_are_refused():
         MultiHeadAttention(3, 5, 7)(QUERY, VALUE, KEY)
 
 
-def test_a_symbolic_attention_knows_both_of_its_outputs():
-    layer = MultiHeadAttention(3, 5, 7, dtype="mixed_float16")
-    inputs = [keras.Input((None, 10)), keras.Input((4, 11))]
-    outputs = layer(*inputs, return_attention_scores=True)
-    assert [output.shape for output in outputs] == [
-        (None, None, 10),
-        (None, 3, None, 4),
-    ]
-    assert {output.dtype for output in outputs} == {"float16"}
-    model = keras.Model(inputs, outputs)
-    for given, expected in zip(
-        model([QUERY, KEY]),
-        layer(QUERY, KEY, return_attention_scores=True),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(given, expected)
-    assert len(model.trainable_weights) == 4
-
-
 @pytest.mark.parametrize(
     "kind, scores",
     [(EncoderLayer, 1), (DecoderLayer, 2), (Encoder, 2), (Decoder, 4)],

@@ -84,20 +84,9 @@ def test_the_table_is_float32_whatever_the_policy(policy):
 
 @pytest.mark.parametrize("d_model", [-2, 0, 1, 7])
 def test_sinusoids_refuse_a_width_that_has_no_pairs(d_model):
-    message = (
-        "`d_model` must be even and at least 2: sines and cosines come in "
-        f"pairs. Received: d_model={d_model}"
-    )
+    message = f"`d_model` must be even .* Received: d_model={d_model}"
     with pytest.raises(ValueError, match=message):
         positional_encoding(4, d_model)
-
-
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_layer_given_a_start_continues_where_the_row_was_cut(positions):
-    layer = PositionalEncoding(positions, max_positions=11)
-    whole = layer(INPUTS)
-    rest = layer(INPUTS[:, 3:], start=3)
-    np.testing.assert_allclose(rest, whole[:, 3:], atol=1e-6)
 
 
 def test_positions_beyond_the_learned_table_share_its_last_row():

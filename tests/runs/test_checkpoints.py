@@ -2,7 +2,6 @@ import logging
 import random
 import shutil
 
-import h5py
 import numpy as np
 import pytest
 from sample_runs import fit_tiny_model, make_tiny_model, tiny_run
@@ -104,14 +103,6 @@ def test_a_write_that_fails_leaves_nothing_and_hides_nothing(
         checkpoints.save_checkpoint(run_dir, make_tiny_model(4), Progress(4))
     names = {path.name for path in (run_dir / "checkpoints").iterdir()}
     assert names == {"step-000000001", "step-000000002", "step-000000003"}
-
-
-def test_the_optimizer_is_written_once(run_dir):
-    with h5py.File(
-        run_dir / "checkpoints" / "step-000000003" / "model.weights.h5"
-    ) as file:
-        assert "optimizer" not in file
-        assert "embedding" in file
 
 
 def test_what_a_killed_process_left_is_removed(run_dir):

@@ -103,15 +103,6 @@ def test_a_directory_that_was_removed_is_held_no_more(tmp_path, is_begun_anew):
     assert is_begun_anew == (run_dir / "training.lock").exists()
 
 
-@pytest.mark.parametrize("inside", ["", "run"])
-def test_a_link_to_nothing_is_an_error(tmp_path, inside):
-    link = tmp_path / "link"
-    link.symlink_to(tmp_path / "nowhere")
-    with pytest.raises(OSError), layout.only_writer(link / inside):
-        pass
-    assert os.listdir(tmp_path) == ["link"]
-
-
 def test_the_file_of_somebody_else_is_locked_too(tmp_path, monkeypatch):
     """Another user may train in the same directory."""
     real = os.open

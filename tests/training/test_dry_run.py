@@ -110,24 +110,6 @@ def test_a_dry_run_refuses_what_the_run_would(
     assert message in told.err and told.out == ""
 
 
-def test_a_step_that_takes_long_without_a_gpu_is_measured_on_fewer_rows(
-    monkeypatch,
-):
-    model = kt.Transformer(29, num_layers=1, d_model=2, num_heads=1, ffn_dim=3)
-    model.compile("sgd", kt.SmoothedCrossEntropy())
-    rows = []
-    monkeypatch.setattr(
-        model, "fit", lambda data, **_: rows.append(data.element_spec[1].shape)
-    )
-    monkeypatch.setattr(dry_run.statistics, "median", lambda _: 0.5)
-    work = 6 * (4 + 5) * model.count_params()
-    monkeypatch.setattr(dry_run, "MOST_WITHOUT_GPU", work)
-    # Of each of two replicas 3 rows of 8, so a third of the costs and more.
-    assert dry_run.time_of(model, (16, 4, 5), 2) == 0.5 * 16 / 6
-    assert dry_run.time_of(model, (4, 4, 5), 2) == 0.5
-    assert rows == [(6, 5), (4, 5)]
-
-
 def test_python_tells_the_same_and_takes_what_a_training_takes(
     tmp_path, monkeypatch
 ):

@@ -87,14 +87,6 @@ def test_the_first_bad_step_is_named_with_its_sentences(
     assert not list((tmp_path / "logs").glob(".partial*"))
 
 
-def test_good_figures_end_nothing(tmp_path, trained_on):
-    weights = [keras.Variable([1.0, 2.0])]
-    guard = make_guard(tmp_path, trained_on, weights=weights)
-    feed(guard, [GOOD] * 23)
-    guard.check(guard.step)
-    assert not list(tmp_path.iterdir())
-
-
 def test_weights_that_are_not_finite_are_found_without_a_bad_loss(
     tmp_path, trained_on
 ):
@@ -130,13 +122,6 @@ def test_a_gradient_may_overflow_where_the_loss_is_scaled(tmp_path, trained_on):
     guard.check(guard.step)
     feed(guard, [(2.5, INF), (NAN, INF)])
     with pytest.raises(JobError, match="At step 2 the loss is nan"):
-        guard.check(guard.step)
-
-
-def test_a_loss_scale_below_one_is_no_scale(tmp_path, trained_on):
-    guard = make_guard(tmp_path, trained_on, scaled(0.5))
-    feed(guard, [(2.5, INF)])
-    with pytest.raises(JobError, match="At step 1 the gradient overflows"):
         guard.check(guard.step)
 
 

@@ -16,7 +16,6 @@ from keras_transformer.runs.history import History
 from keras_transformer.training import loop
 from keras_transformer.training.display import (
     Guard,
-    StepWindow,
     TrainingDisplay,
 )
 from keras_transformer.training.loop import Stop
@@ -108,33 +107,6 @@ def test_callbacks_of_others_get_the_floats_that_keras_gives(take_steps):
     for row in own:
         assert all(isinstance(x, tf.Tensor) for x in row.values())
     assert {type(x) for row in theirs for x in row.values()} == {float}
-
-
-def test_others_that_look_at_no_step_cost_none(reads, take_steps):
-    so_far = []
-    idle = keras.callbacks.EarlyStopping("loss")
-    take_steps(
-        *(make_tiny_model(3), 5),
-        lambda now, logs: so_far.append(len(reads)),
-        [idle],
-    )
-    assert so_far == [0] * 5
-
-
-def test_a_window_keeps_what_it_has_read(reads):
-    window = StepWindow(("a", "b"))
-    for step in range(3):
-        window.append(
-            {"a": tf.constant(0.0 + step), "b": tf.constant(0.5 + step)}
-        )
-    expected = [[0, 0.5], [1, 1.5], [2, 2.5]]
-    assert window.read().tolist() == expected
-    window.append({"a": tf.constant(7.0), "b": tf.constant(11.0), "c": None})
-    assert len(window) == 4
-    assert window.read().tolist() == [*expected, [7, 11]]
-    assert reads == [6, 2]
-    window.clear()
-    assert len(window) == 0 and window.read().shape == (0, 2)
 
 
 class End(keras.callbacks.Callback):

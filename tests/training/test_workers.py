@@ -71,19 +71,9 @@ def test_a_port_that_another_process_has_is_one_sentence(monkeypatch):
             workers.make_strategy("auto")
 
 
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        (
-            tf_config(["no.invalid:2", "h2:2"], 0),
-            "no.invalid is not known here",
-        ),
-        ("", "TF_CONFIG .* found it empty"),
-    ],
-)
-def test_workers_without_a_cluster_are_one_sentence(monkeypatch, text, message):
-    monkeypatch.setenv("TF_CONFIG", text)
-    with pytest.raises(UserError, match=message):
+def test_workers_without_a_cluster_are_one_sentence(monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", "")
+    with pytest.raises(UserError, match="TF_CONFIG .* found it empty"):
         workers.make_strategy("multiworker")
 
 

@@ -145,21 +145,6 @@ def test_what_is_no_shortlist_of_this_model_is_refused(
         lexicon.read(path, translator.tokenizer)
 
 
-def test_no_source_piece_has_more_candidates_than_there_are(learn, translator):
-    size = translator.tokenizer.vocab_size
-    found = learn(PAIRS, common=2 * 10**9, best=2 * 10**9)
-    assert found.shape == (size, size + 1)  # The piece itself comes twice.
-    every = learn(PAIRS, common=size, best=size)
-    np.testing.assert_array_equal(found, every)
-
-
-def test_there_must_be_something_to_learn_from(learn):
-    with pytest.raises(UserError, match="at least one pair of sentences"):
-        learn([("", "null")])
-    with pytest.raises(UserError, match="`best` to be at least 1"):
-        learn(PAIRS, best=0)
-
-
 @pytest.mark.slow
 def test_ctranslate2_finds_the_same_with_the_same_map(
     translator, learn, tmp_path

@@ -376,18 +376,6 @@ def test_a_target_may_begin_with_the_token_that_ends_it(bos, beam_size):
     assert kt.Translator(copying, words).translate(["abc"], **how) == ["abc"]
 
 
-@pytest.mark.parametrize(
-    "given, message",
-    [
-        (dict(bos_id=1, eos_id=0), "an `eos_id` other than `pad_id`"),
-        (dict(bos_id=1, eos_id=40), "`eos_id` to be below 40"),
-    ],
-)
-def test_ids_that_cannot_be_are_refused(given, message):
-    with pytest.raises(kt.UserError, match=message):
-        kt.Translator(copying, kt.TokenizerAdapter(Codes(), **given))
-
-
 def mean_of_source(inputs):
     source, target_in = inputs
     mean = tf.reduce_mean(tf.cast(source, tf.float32), axis=1)
@@ -404,14 +392,3 @@ def test_a_model_that_sees_padding_is_told_once(caplog):
         kt.Translator(mean_of_source, words)
     (message,) = caplog.messages
     assert message.startswith("mean_of_source sees the padding behind a source")
-
-
-class Featured(kt.Transformer):
-    def call(self, inputs, training=False):
-        return self.features(inputs, training)
-
-
-def test_a_functional_model_knows_what_a_call_of_a_subclass_returns():
-    ids = keras.Input((None,), dtype="int32")
-    assert own(Featured)((ids, ids)).shape == (None, None, 6)
-    assert own(kt.Transformer)((ids, ids)).shape == (None, None, VOCAB)

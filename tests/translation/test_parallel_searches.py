@@ -124,25 +124,6 @@ def test_few_texts_are_split_evenly_over_the_searches(at_once):
     assert [len(rows) for rows in found] == [30 // at_once] * at_once
 
 
-def test_batches_are_a_multiple_of_the_searches_within_the_budget():
-    lengths = np.full(110, 7)
-    # 40 texts a batch: 40, 40 and 30 for one at a time.
-    found = batches(np.arange(110), lengths, lengths, 280, 2)
-    assert [len(rows) for rows in found] == [28, 28, 28, 26]
-    assert sorted(np.concatenate(found)) == list(range(110))
-
-
-def test_longest_batches_come_first_and_have_like_sums():
-    lengths = np.random.default_rng(3).integers(2, 41, 131)
-    # One at a time there would be three.
-    found = batches(np.arange(131), lengths, lengths + 50, 5_003, 2)
-    firsts = [lengths[rows[0]] for rows in found]
-    assert firsts == sorted(firsts, reverse=True)
-    sums = [lengths[rows].sum() for rows in found]
-    assert len(sums) == 4
-    assert max(sums) - min(sums) <= 2 * 41
-
-
 @pytest.fixture(scope="module")
 def translator(small_translator):
     """Answers different sources with different words, senseless ones."""

@@ -48,19 +48,6 @@ def test_space_alone_has_no_sentences_and_stays(text):
     assert together(text, [], [], "de") == text
 
 
-def test_blank_lines_and_gaps_are_not_searched(monkeypatch):
-    searched = []
-
-    def in_line(self, text):
-        searched.append(text)
-        return [(0, len(text.rstrip()))]
-
-    monkeypatch.setattr(Splitter, "_in_line", in_line)
-    spans = spans_of("\n " * 999 + "a" + " " * 9_999 + "b\r", "en")
-    assert spans == [(1_998, 1_999), (11_998, 11_999)]
-    assert [text.strip() for text in searched] == ["a", "b"]
-
-
 def test_translations_take_the_places_of_their_sentences():
     spans = spans_of(TEXT, "en")
     assert together(TEXT, spans, SENTENCES, "en") == TEXT
@@ -157,16 +144,6 @@ def test_sentences_end_as_in_the_language_of_the_run(
         split = each.translate(text, split_sentences=True, **SHORT)
         assert (split == whole) == is_one
     assert of_german.freeze("bfloat16").source_lang == "de"
-
-
-def test_a_sentence_that_is_cut_is_named_by_its_text(translator, caplog):
-    long = "Dog dog dog dog dog."
-    texts = ["a dog. The dog runs.", f"{long} {long}", "dog"]
-    translator.translate(
-        texts, split_sentences=True, max_source_length=9, **SHORT
-    )
-    (said,) = said_by_us(caplog)
-    assert said == "Cut 1 of 3 texts after 9 tokens: number 2."
 
 
 def test_no_text_has_no_sentence_and_no_character_is_too_odd(translator):
