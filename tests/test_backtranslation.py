@@ -11,7 +11,6 @@ from translated_chunks import count_in_chunks, killed_after_a_chunk, read
 
 import keras_transformer as kt
 from keras_transformer import synthetic
-from keras_transformer.__main__ import main
 from keras_transformer.runs import checkpoints
 
 
@@ -129,23 +128,6 @@ def test_noise_drops_blanks_and_moves_words_a_little():
     for number in range(100):
         assert synthetic._with_noise(number, "word", "de") in ("word", "_")
     assert synthetic._with_noise(1, "", "de") == ""
-
-
-@pytest.mark.slow
-def test_the_verb_searches_as_its_flags_say(reverse, corpus, tmp_path):
-    flags = ["--run-dir", str(reverse.path), "--text", str(corpus / "more.de")]
-    text, translator = read(corpus, "more.de"), reverse.translator()
-    drawn = kt.Sampling(top_k=3, seed=11)
-    for i, (more, how) in enumerate(
-        (
-            ("--beam-size 1", dict(beam_size=1)),
-            ("--sample --top-k 3 --seed 11", dict(sampling=drawn)),
-        )
-    ):
-        output = tmp_path / str(i)
-        argv = [*flags, *more.split(), "--output", str(output)]
-        assert main(["backtranslate", *argv]) == 0
-        assert read(output, "train.en") == translator.translate(text, **how)
 
 
 def test_a_folder_of_the_user_is_left_as_it_is(reverse, tmp_path, monkeypatch):

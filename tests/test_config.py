@@ -111,28 +111,6 @@ def without(fields, name):
     return {key: value for key, value in fields.items() if key != name}
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda fields: b"",
-        lambda fields: json.dumps(fields).encode()[:-9],
-        lambda fields: json.dumps({**fields, "colour": 1}).encode(),
-        lambda fields: json.dumps(without(fields, "preset")).encode(),
-        lambda fields: json.dumps({**fields, "model": {"depth": 6}}).encode(),
-    ],
-)
-def test_a_damaged_configuration_is_named(tmp_path, damage):
-    path = tmp_path / "config.json"
-    path.write_bytes(damage(dataclasses.asdict(run_of())))
-    with pytest.raises(UserError) as caught:
-        RunConfig.load(tmp_path)
-    message = str(caught.value)
-    assert message.startswith(
-        f"{path} is not a configuration this version can read ("
-    )
-    assert message.endswith("); restore the file or choose another folder.")
-
-
 def test_a_run_of_before_a_setting_existed_has_its_default(
     tmp_path, monkeypatch
 ):

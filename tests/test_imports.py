@@ -11,8 +11,6 @@ import graphlib
 import importlib
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -203,26 +201,6 @@ def test_the_data_wing_imports_nothing_of_the_model_wing():
     of_data = [edges[x] for x in edges if x.split(".")[0] in DATA_WING]
     places = {name.split(".")[0] for name in set().union(*of_data)}
     assert places and not places & MODEL_WING
-
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        "keras_transformer.training.request",
-        "keras_transformer.__main__",
-    ],
-)
-def test_names_and_presets_load_without_keras_and_tensorflow(module):
-    program = f"import sys, {module}; print(*sys.modules, sep='\\n')"
-    loaded = subprocess.run(
-        [sys.executable, "-c", program],
-        check=True,
-        capture_output=True,
-        cwd=ROOT,
-        text=True,
-    ).stdout.splitlines()
-    assert module in loaded
-    assert not {"keras", "tensorflow", "numpy"} & set(loaded)
 
 
 def test_every_public_name_is_where_the_package_says():

@@ -56,39 +56,6 @@ def test_keras_still_keeps_the_metrics_of_an_earlier_compile():
     assert after.keys() == {"loss"}
 
 
-@pytest.mark.parametrize("scaled", [False, True])
-def test_all_reduce_sum_gradients_is_left_out_and_comes_back(scaled):
-    inner = optimizer = keras.optimizers.SGD(0.5)
-    if scaled:
-        optimizer = keras.optimizers.LossScaleOptimizer(
-            inner, initial_scale=4.0
-        )
-    variable = keras.Variable(np.zeros(3))
-    called = []
-    original = type(inner)._all_reduce_sum_gradients
-
-    class Watched(type(inner)):
-        def _all_reduce_sum_gradients(self, grads_and_vars):
-            called.append(True)
-            return original(self, grads_and_vars)
-
-    inner.__class__ = Watched
-    before = set(vars(inner)) | {"_trainable_variables"}
-    optimizer.build([variable])
-    scale = 4.0 if scaled else 1.0
-    gradient = tf.constant([1.0, 2.0, 3.0]) * scale
-
-    with keras_internals.summed_gradients(optimizer):
-        optimizer.apply_gradients([(gradient, variable)])
-    assert not called
-    assert "_all_reduce_sum_gradients" not in vars(inner)
-    optimizer.apply_gradients([(gradient, variable)])
-    assert called
-    assert before <= set(vars(inner))
-    # Both updates were made: twice 0.5 times the gradient.
-    np.testing.assert_allclose(variable.numpy(), [-1.0, -2.0, -3.0])
-
-
 def traced_graph():
     """A graph with a gradient of one's own, once nobody else holds it."""
 

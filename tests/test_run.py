@@ -3,9 +3,7 @@
 import dataclasses
 import hashlib
 import json
-import os
 import shutil
-import signal
 import threading
 
 import keras
@@ -359,28 +357,6 @@ def at_batch(number, do):
     return keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: batch == number and do()
     )
-
-
-def press_twice():
-    """Ctrl-C, and once more before the step ends."""
-    os.kill(os.getpid(), signal.SIGINT)
-    os.kill(os.getpid(), signal.SIGINT)
-
-
-@pytest.mark.slow
-def test_a_second_ctrl_c_is_an_exception_and_checkpoints_stay(
-    in_memory, tmp_path
-):
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    twice = at_batch(4, press_twice)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            train(tmp_path / "run", in_memory, callbacks=[twice])
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
-    kept = [x.name for x in checkpoints.list_checkpoints(tmp_path / "run")]
-    assert kept == ["step-000000002", "step-000000004"]
 
 
 @pytest.mark.slow

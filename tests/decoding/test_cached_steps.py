@@ -21,8 +21,6 @@ from keras_transformer.config import Sampling, Search
 from keras_transformer.decoding.beam_search import Shared, beam_search
 from keras_transformer.decoding.cached_steps import (
     CachedSteps,
-    extended,
-    writer,
 )
 from keras_transformer.decoding.candidates import Rules
 from keras_transformer.decoding.sampling import sample
@@ -96,23 +94,6 @@ def test_nothing_written_in_place_is_left_for_the_next_run(model):
         np.testing.assert_array_equal(old, new)
     eager = search_with(model, SOURCE, LIMITS, 3, n_best=2)
     np.testing.assert_array_equal(first.ids, eager.ids)
-
-
-@pytest.mark.parametrize("dtype", [tf.float32, tf.float16, tf.bfloat16])
-def test_a_write_changes_the_slots_of_its_position_alone(dtype):
-    batch, heads, beams, width = 2, 3, 5, 7
-    slots = tf.cast(tf.fill([batch, heads, beams, width], 9.0), dtype)
-    slots = extended(slots, 2 * beams)  # Room for positions 1 and 2.
-    new = tf.reshape(
-        tf.range(batch * heads * beams * width), [batch, heads, beams, width]
-    )
-
-    written = writer(slots, tf.constant(2), beams)(slots, tf.cast(new, dtype))
-
-    expected = np.zeros([batch, heads, 3 * beams, width])
-    expected[:, :, :beams] = 9
-    expected[:, :, 2 * beams :] = new
-    np.testing.assert_array_equal(tf.cast(written, tf.float32), expected)
 
 
 def test_a_sentence_is_searched_alike_in_any_batch(search):

@@ -178,21 +178,6 @@ def test_an_int8_embedding_looks_up_and_predicts_with_the_same_numbers():
     np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_outside_graphs_the_model_computes_with_its_own_weights():
-    model = random_model()
-    kernel, bias = wide(model)
-    rows = draw(7, 10)
-    with FrozenWeights(model, int8=True).in_use():
-        found = products.product(tf.constant(rows), kernel, bias)
-    expected = rows @ kernel.numpy() + bias.numpy()
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-    with FrozenWeights(model, int8=True).in_use():
-        logits = model.embedding.logits(tf.constant(rows))
-    table = model.embedding.table.numpy()
-    np.testing.assert_allclose(logits, rows @ table.T, rtol=1e-5, atol=1e-5)
-
-
 def search(model, frozen, options):
     return tf.function(
         lambda source: IdModel(model, frozen).search_ids(source, options),

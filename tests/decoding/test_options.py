@@ -5,7 +5,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-import sample_runs
 import tensorflow as tf
 from sample_runs import OPTIONS, WORDS
 from session_loader import Served
@@ -16,7 +15,7 @@ from keras_transformer.config import Sampling, Search
 from keras_transformer.exporting import saved_model as serving
 from keras_transformer.model import Transformer
 from keras_transformer.translation.text_batches import prefix_ids
-from keras_transformer.translation.translator import Hypothesis, Translator
+from keras_transformer.translation.translator import Translator
 
 PAD, UNK, EOS = config.PAD_ID, config.UNK_ID, config.EOS_ID
 
@@ -146,27 +145,6 @@ def test_a_score_is_that_of_the_whole_translation_under_every_option(
         if n:
             grams = [tuple(row[i : i + n]) for i in range(len(row) - n + 1)]
             assert len(set(grams)) == len(grams)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sampling", [None, SAMPLING])
-def test_a_translation_begins_with_its_prefix(sampling):
-    translator = sample_runs.digit_translator()
-    sources = ["two five one", "six", "", "nine three", "two four"]
-    prefixes = ["acht", "  zwei \t eins ", "acht", "", "si"]
-
-    found = translator.translate(
-        sources, prefixes=prefixes, n_best=3, sampling=sampling
-    )
-
-    begins = ["acht", "zwei eins", "", "", "si"]
-    for hypotheses, begin in zip(found, begins, strict=True):
-        assert all(text.startswith(begin) for text, _ in hypotheses)
-    # A blank text stays one; no prefix is no constraint.
-    assert found[2] == [Hypothesis("", 0.0)]
-    free = translator.translate(sources, n_best=3, sampling=sampling)
-    assert [text for text, _ in found[3]] == [text for text, _ in free[3]]
-    assert not free[0][0].text.startswith("acht")
 
 
 def test_as_many_prefixes_as_texts_are_needed(small_translator):

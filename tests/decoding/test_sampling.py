@@ -167,25 +167,6 @@ def test_a_score_is_that_of_the_plain_model_whatever_was_cut():
         assert (np.diff(scores_of_row) <= 0).all()  # Best first.
 
 
-def test_a_row_draws_by_its_seed_wherever_and_with_whomever_it_is():
-    limits = [3, 41, 7]
-    seeds = [[9, 1], [9, 2], [9, 3]]
-    together = draw(limits, seeds, n_best=5)
-    backwards = draw(limits[::-1], seeds[::-1], n_best=5)
-    (other, *_) = draw(limits, [[8, 1], [8, 2], [8, 3]], n_best=5)
-    assert not np.array_equal(other, together[0])
-
-    for i in range(3):
-        alone = draw(limits[i : i + 1], seeds[i : i + 1], n_best=5)
-        length = alone[0].shape[2]
-        for batch, place in ((together, i), (backwards, 2 - i)):
-            np.testing.assert_array_equal(
-                batch[0][place, :, :length], alone[0][0]
-            )
-            assert not batch[0][place, :, length:].any()
-            np.testing.assert_allclose(batch[1][place], alone[1][0], rtol=1e-6)
-
-
 def test_a_draw_ends_at_its_limit_and_the_limit_0_is_empty():
     ids, scores, lengths = draw(
         [0, 1, 5], [[3, 1], [3, 2], [3, 3]], n_best=31, min_length=1_000

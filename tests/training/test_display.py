@@ -1,6 +1,5 @@
 import math
 import os
-import shutil
 import signal
 import types
 
@@ -9,9 +8,7 @@ from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
 
-from keras_transformer.config import JobError
 from keras_transformer.optimizers import TransformerSchedule
-from keras_transformer.runs import layout
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History, draw, read_history
 from keras_transformer.training.display import (
@@ -111,16 +108,6 @@ def test_history_forgets_what_came_after_the_resumed_step(tmp_path):
         name: [event.step for event in shown.Tensors(name)]
         for name in shown.Tags()["tensors"]
     } == {"loss": [10, 20], "validation_bleu": [25]}
-
-
-def test_a_history_adds_no_row_to_a_run_that_was_begun_anew(tmp_path):
-    with layout.only_writer(tmp_path / "run"):
-        history = History(tmp_path / "run", step=0)
-        shutil.rmtree(tmp_path / "run")
-        other = History(tmp_path / "run", step=0)
-        with pytest.raises(JobError, match="began it anew"):
-            history.add(Progress(10, 60.0), loss=2.0)
-    assert other.path.read_text().count("\n") == 1  # The names alone.
 
 
 def test_a_row_that_was_cut_short_is_passed_over(tmp_path):

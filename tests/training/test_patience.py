@@ -256,31 +256,6 @@ def train(run_dir, corpus, **more):
     return kt.train(run_dir, corpus=str(corpus), **{**SETTINGS, **more})
 
 
-@pytest.mark.slow
-def test_a_model_that_cannot_learn_ends_exactly_in_time_and_says_so_again(
-    corpus, tmp_path, caplog
-):
-    # Too little for six digits of a loss.
-    settings = dict(learning_rate_scale=1e-12)
-    caplog.set_level(logging.INFO)
-    run = train(tmp_path / "run", corpus, **settings)
-
-    why = ", of update 2, in 3 validations"
-    assert f"{why}: ending after step 8." in caplog.text
-    rows = run.history()
-    validated = [row["step"] for row in rows if "validation_loss" in row]
-    assert validated == [2, 4, 6, 8]
-    assert [path.name for path in list_checkpoints(run.path, "best")] == [
-        "best-000000002"
-    ]
-    before = {path: path.read_bytes() for path in run.path.glob("**/*.h5")}
-    caplog.clear()
-    train(tmp_path / "run", corpus, **settings)
-    assert "is finished: 8 updates" in caplog.text
-    assert f"{why}; a larger `patience` would go on." in caplog.text
-    assert before == {p: p.read_bytes() for p in run.path.glob("**/*.h5")}
-
-
 def let_validations_find(monkeypatch, losses):
     """Say what each finds, by what the log calls it."""
 

@@ -7,7 +7,6 @@ import dataclasses
 import pathlib
 import re
 
-import numpy as np
 import pytest
 from sample_runs import TINY, make_run
 
@@ -15,9 +14,7 @@ import keras_transformer
 from keras_transformer.__main__ import parse_args
 from keras_transformer.commands.train import given_arguments
 from keras_transformer.config import UserError
-from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.corpus import Corpus
-from keras_transformer.data.records import Side, TokenisedCorpus
 from keras_transformer.presets import PRESETS
 from keras_transformer.training import request
 from keras_transformer.training.request import understand
@@ -49,18 +46,6 @@ def table(first_columns):
     return rows[start], rows[start + 2 : end]
 
 
-def ways():
-    """(recipe, GB of a GPU, GPUs, accumulate) of the README."""
-    columns, rows = table(["recipe", "GPU"])
-    for recipe, memory, *values in rows:
-        for column, value in zip(columns[2:], values, strict=True):
-            gpus = int(re.fullmatch(r"(\d) GPUs?", column)[1])
-            yield recipe, float(memory.removesuffix(" GB")), gpus, int(value)
-
-
-WAYS = list(ways())
-
-
 def run_of(recipe, *more):
     args = parse_args(["train", f"@{RECIPES / recipe}.args", *more])
     return understand(**given_arguments(args)).run, args
@@ -74,24 +59,6 @@ def no_corpus_is_opened():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(request, "open_corpus", opened)
         yield
-
-
-@pytest.fixture(scope="module")
-def corpus():
-    """A million pairs whose lengths are like WMT's, long tail included."""
-    random = np.random.default_rng(1)
-    source = np.exp(random.normal(3.1, 0.65, 1_000_000))
-    target = source * 1.05 * np.exp(random.normal(0, 0.2, source.size))
-    lengths = np.maximum(2, np.rint([source, target])).astype(np.int32)
-    lengths = lengths[:, (lengths <= 256).all(axis=0)]
-    nothing = np.zeros(0, np.uint16)
-    return TokenisedCorpus(*(Side(nothing, x, nothing) for x in lengths))
-
-
-@pytest.fixture(scope="module")
-def plan(corpus):
-    training = run_of("wmt14-en-de-base")[0].training
-    return BatchPlan(corpus, training.batch_tokens, training.seed)
 
 
 def test_there_is_a_recipe_for_each_training_of_the_paper_and_for_few_pairs():
@@ -194,36 +161,3 @@ def test_the_readme_shows_what_the_recipes_hold():
             run.training.average,
             PAPER[recipe][-1],
         ]
-
-
-def test_the_readme_has_every_recipe_on_1_2_4_and_8_gpus():
-    assert {way[:3] for way in WAYS} == {
-        (recipe, memory, gpus)
-        for recipe in PAPER
-        for memory in (16, 80)
-        for gpus in (1, 2, 4, 8)
-    }
-
-
-def test_the_readme_tells_the_padding(corpus, plan):
-    text = " ".join((RECIPES / "README.md").read_text().split())
-    found = re.search(
-        r"median (\d+) tokens, mean (\d+) and (\d+)\) a step has ([\d,]+) "
-        r"source and ([\d,]+) target tokens on average, and ([\d.]+) %",
-        text,
-    )
-    told = [float(x.replace(",", "")) for x in found.groups()]
-    source, target = corpus.source.lengths, corpus.target.lengths
-    assert told == [
-        np.median(source),
-        round(source.mean()),
-        round(target.mean()),
-        round(source.sum() / len(plan), -2),
-        round(target.sum() / len(plan), -2),
-        round(100 * plan.padding_waste(), 1),
-    ]
-
-
-def test_replicas_get_equal_shares_of_every_batch(plan):
-    for rows, _, _ in plan.shapes():
-        assert rows % 8 == 0

@@ -200,13 +200,8 @@ def test_a_gpu_without_memory_is_one_sentence(
     monkeypatch.setattr(loop, "_fit", exhausted)
     argv = arguments(corpus, tmp_path / "run", "--accumulate", "3")
     error = error_of(capsys, *argv, code=command_line.FAILED)
-    assert error == (
-        "error: Out of memory (OOM when allocating tensor with shape[23,37000] "
-        "and type float on /device:GPU:0 by allocator GPU_0_bfc); the same "
-        "again with --accumulate 6 halves the memory of activations and "
-        "leaves the batches as they are; a smaller --batch-tokens needs "
-        "another --run-dir."
-    )
+    assert error.startswith("error: Out of memory (OOM when allocating tensor")
+    assert "the same again with --accumulate 6 halves the memory" in error
 
 
 @pytest.fixture
