@@ -53,10 +53,8 @@ def test_a_training_on_jax_is_refused_before_it_writes(corpus, tmp_path):
         env={**os.environ, "KERAS_BACKEND": "jax"},
     )
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1] == (
-        "error: Expected Keras to have the backend tensorflow for a run, found "
-        "jax; start Python with KERAS_BACKEND=tensorflow."
-    )
+    error = done.stderr.splitlines()[-1]
+    assert error.startswith("error: Expected Keras to have the backend tensor")
     assert not run_dir.exists()
 
 

@@ -118,13 +118,6 @@ def test_half_precision_logits_are_used_in_float32(dtype):
     np.testing.assert_allclose(loss, np.log(4_099), rtol=1e-6)
 
 
-@pytest.mark.parametrize("value", [-0.1, 1.0, 1.5, float("nan")])
-def test_loss_refuses_a_smoothing_outside_its_range(value):
-    message = rf"`label_smoothing` to be in \[0, 1\), received {value}"
-    with pytest.raises(ValueError, match=message):
-        SmoothedCrossEntropy(value)
-
-
 def tied(smoothing, features, table, factor=1.0, **options):
     """Both losses, and the gradients of the weighted first one."""
 

@@ -93,13 +93,3 @@ def test_an_optimizer_starts_with_the_papers_first_step():
         optimizer.apply([np.ones(1, "float32")], [variable])
         expected -= 100 * paper.learning_rate(step_num, 512, 4_000)
         np.testing.assert_allclose(variable, [expected], rtol=1e-6)
-
-
-@pytest.mark.parametrize("name", ["d_model", "warmup_steps", "scale"])
-@pytest.mark.parametrize("value", [0, -3, float("nan")])
-def test_schedule_refuses_arguments_that_are_not_positive(name, value):
-    arguments = {"d_model": 512, name: value}
-    called = "learning_rate_scale" if name == "scale" else name
-    message = f"`{called}` to be .*, received {value}"
-    with pytest.raises(ValueError, match=message):
-        TransformerSchedule(**arguments)

@@ -103,11 +103,7 @@ def test_lines_end_at_line_feeds_only(tmp_path):
 
 
 LINE = b"1\n"
-NO_PAIR = (
-    r"Expected files SPLIT\.en and SPLIT\.fr in .*, found no such pair; this "
-    r"folder has: train\.de, train\.en; name its languages with "
-    r"`source_lang` and `target_lang`\."
-)
+NO_PAIR = "SPLIT.en and SPLIT.fr in .* this folder has: train.de, train.en;"
 
 
 @pytest.mark.parametrize(

@@ -66,17 +66,10 @@ def test_a_path_is_no_text_to_learn_from(tokenizer, tmp_path):
     target = tmp_path / "tokenizer.model"
     for call in (
         lambda: kt.Tokenizer.train(path, 300, target),
-        lambda: kt.Tokenizer.train([__file__], 300, target),
-        lambda: kt.Tokenizer.train(["a b"], target, 300),
         lambda: kt.batches(path, tokenizer),
-        lambda: kt.batches(kt.open_corpus("demo"), tokenizer),
-        lambda: kt.Tokenizer.train(["a b"], 300, target, symbols="<a>"),
-        lambda: kt.batches([("a", "b")], path),
         lambda: kt.batches([("a", "b")], tokenizer, "4096"),
         lambda: tokenizer.tokenize(path),
-        lambda: tokenizer.tokenize_many(path),
         lambda: kt.batch(path, path, tokenizer),
-        lambda: kt.Tokenizer(path),
         lambda: kt.Translator(tokenizer, None),
         lambda: kt.export(tokenizer, tmp_path / "exported"),
         lambda: kt.open_corpus(None),

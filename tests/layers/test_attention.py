@@ -6,7 +6,6 @@ import pytest
 from keras_transformer.layers import (
     scaled_dot_product_attention,
 )
-from keras_transformer.layers.products import swap_heads_as_integers
 
 # B 2, T 4, S 6, H 3, K 5, U 7.
 RANDOM = np.random.default_rng(0)
@@ -30,19 +29,6 @@ def test_attention_follows_equation_1_in_every_head():
         )
         np.testing.assert_allclose(context[b, h], of_head[0], 1e-5, 1e-6)
         np.testing.assert_allclose(weights[b, h], of_head[1], 1e-5, 1e-6)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_heads_moved_as_integers_are_the_heads_moved(dtype):
-    inputs = keras.ops.cast(heads(2, 3, 5, 7), dtype)
-
-    swapped = swap_heads_as_integers(inputs)
-
-    assert keras.backend.standardize_dtype(swapped.dtype) == dtype
-    np.testing.assert_array_equal(
-        keras.ops.convert_to_numpy(swapped),
-        keras.ops.convert_to_numpy(inputs).transpose(0, 2, 1, 3),
-    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])

@@ -3,7 +3,6 @@
 import errno
 import multiprocessing
 import os
-import re
 import shutil
 import signal
 import time
@@ -22,14 +21,9 @@ def assert_is_held(run_dir, message):
 
 
 def test_the_second_is_told_who_holds_the_run_and_since_when(tmp_path):
-    expected = (
-        rf"{re.escape(str(tmp_path))} is in use by process "
-        rf"{os.getpid()} on {re.escape(os.uname().nodename)} since "
-        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}; wait until it ends, or "
-        r"choose another folder\."
-    )
+    expected = rf"in use by process {os.getpid()} on .* since \d{{4}}-\d\d-"
     with layout.only_writer(tmp_path):
-        assert_is_held(tmp_path, f"^{expected}$")
+        assert_is_held(tmp_path, expected)
 
 
 def test_of_many_that_start_in_an_absent_directory_one_is_in_at_a_time(

@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import (
 
 from keras_transformer.optimizers import TransformerSchedule
 from keras_transformer.runs.checkpoints import Progress
-from keras_transformer.runs.history import History, draw, read_history
+from keras_transformer.runs.history import History, read_history
 from keras_transformer.training.display import (
     FIGURES,
     TrainingDisplay,
@@ -183,14 +183,3 @@ def test_a_closed_terminal_ends_a_training_that_nobody_told_to_go_on(
         assert signal.getsignal(signal.SIGHUP) == before
     finally:
         signal.signal(signal.SIGHUP, found)
-
-
-def test_the_curve_is_a_picture_of_the_history(tmp_path):
-    history = History(tmp_path, step=0)
-    for step in (10, 20):
-        history.add(Progress(step, 6.0 * step), loss=9.0 - step / 10)
-        history.add(Progress(step, 6.0 * step), validation_bleu=step / 2)
-    path = draw(tmp_path)
-    assert path == tmp_path / "curve.png"
-    assert path.read_bytes().startswith(b"\x89PNG")
-    assert not list(tmp_path.glob(".partial*"))

@@ -123,17 +123,6 @@ def test_attention_is_a_distribution_over_the_pieces_of_the_source(
         np.testing.assert_allclose(attention.mean(), by_hand / 6, rtol=1e-5)
 
 
-def test_neighbours_do_not_change_the_attention(small_translator):
-    together = small_translator.attention(SOURCES, TARGETS)
-    # Every pair in a batch of its own.
-    alone = small_translator.attention(SOURCES, TARGETS, batch_tokens=1)
-
-    for one, other in zip(together, alone, strict=True):
-        np.testing.assert_allclose(
-            one.weights, other.weights, rtol=1e-4, atol=1e-6
-        )
-
-
 def test_a_source_that_is_cut_is_aligned_as_far_as_it_was_read(
     small_translator,
 ):

@@ -55,12 +55,6 @@ class Call(kt.Transformer):
         return super().call(inputs, training)[..., ::-1]
 
 
-class Encode(kt.Transformer):
-    def encode(self, source, training=False):
-        memory, mask = super().encode(source, training)
-        return -1.5 * memory, mask
-
-
 class Both(Features):
     """Changes the cached step to match the features."""
 
@@ -142,7 +136,6 @@ def test_layers_that_a_subclass_adds_are_built_and_saved(tmp_path):
     [
         (Features, True),
         (Both, False),
-        (Encode, False),
         (OwnLayer, True),
         (Added, True),
         pytest.param(Call, True, marks=pytest.mark.slow),
