@@ -178,5 +178,3 @@ def test_an_operator_without_a_kernel_is_found_in_a_branch_of_a_loop():
 
     missing = missing_kernels(graph_of(lower_twice, TEXT))
     assert "StringLower" in {each.op for each in missing}
-
-
