@@ -275,8 +275,6 @@ def test_a_new_setting_costs_its_field_and_nothing_else(tmp_path):
 
     lucky = 'lucky: bool = setting(False, "add luck", of_layers=True)'
     add(lucky, "config.py", "    norm_first: bool = setting(")
-    brave = 'brave: bool = setting(False, "add courage")'
-    add(brave, "config.py", "    learning_rate_scale: float = setting(")
     quick = 'quick: bool = setting(False, "add speed")'
     add(quick, "training/request.py", "    accumulate: int = setting(")
     (tmp_path / "before").mkdir()
@@ -314,15 +312,11 @@ def test_a_new_setting_costs_its_field_and_nothing_else(tmp_path):
         else:
             raise AssertionError("a run went on without luck")
 
-        # Those of a training and of its session, and a run from before.
-        for name, text in ("brave", "Add courage"), ("quick", "Add speed"):
-            assert inspect.signature(kt.train).parameters[name].default is False
-            assert f"{name}: {text}; default: False." in kt.train.__doc__
-        args = parse_args(["train", "--corpus=demo", "--quick", "--brave"])
-        session = understand(**given_arguments(args))
-        assert session.quick is True and session.run.training.brave is True
-        before = RunConfig.load("before")
-        assert before.training.brave is before.model.lucky is False
+        # That of a session, and a run from before.
+        assert "quick: Add speed; default: False." in kt.train.__doc__
+        args = parse_args(["train", "--corpus=demo", "--quick"])
+        assert understand(**given_arguments(args)).quick is True
+        assert RunConfig.load("before").model.lucky is False
     """
     subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],

@@ -125,19 +125,11 @@ def test_the_verb_takes_several_teachers(teacher, corpus, tmp_path, capsys):
     assert "of another keep_originals than" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        (dict(source_lang="de", target_lang="en"), "a teacher of de to en"),
-        (dict(validation_split="dev"), "received dev; it has"),
-    ],
-)
-def test_what_cannot_be_distilled_is_one_sentence(
-    teacher, corpus, tmp_path, changes, message
-):
+def test_what_cannot_be_distilled_is_one_sentence(teacher, corpus, tmp_path):
     student = tmp_path / "student"
-    with pytest.raises(kt.UserError, match=message):
-        kt.distill(teacher, student, corpus=corpus, **{**TINY, **changes})
+    turned = dict(source_lang="de", target_lang="en")
+    with pytest.raises(kt.UserError, match="a teacher of de to en"):
+        kt.distill(teacher, student, corpus=corpus, **TINY, **turned)
     assert not student.exists()
     with pytest.raises(kt.UserError, match="a vocabulary with the piece <x>"):
         kt.distill(teacher, student, corpus=[corpus, f"{corpus}:<x>"], **TINY)

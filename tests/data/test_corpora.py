@@ -295,13 +295,6 @@ def test_what_is_no_corpus_is_refused_by_that_name(corpus, message):
         open_corpus(corpus, "en", "de")
 
 
-def test_a_table_in_a_file_is_told_to_become_two(tmp_path):
-    path = tmp_path / "pairs.tsv"
-    path.write_text("one\teins\n")
-    with pytest.raises(config.UserError, match="cut -f1 pairs.tsv > my-text/t"):
-        open_corpus(path)
-
-
 # TensorFlow Datasets.
 
 

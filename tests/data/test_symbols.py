@@ -76,13 +76,6 @@ def test_text_with_symbols_survives_in_the_graph_as_in_the_library(
     assert back.decode() == " ".join(text.split())
 
 
-def test_a_vocabulary_without_symbols_is_what_it_was(path, tmp_path):
-    Tokenizer.train(SENTENCES, 301, tmp_path / "none", ())
-    Tokenizer.train(SENTENCES, 301, tmp_path / "not_said")
-    none = (tmp_path / "none").read_bytes()
-    assert none == (tmp_path / "not_said").read_bytes() != path.read_bytes()
-
-
 def test_a_file_has_a_symbol_a_line(tmp_path):
     path = tmp_path / "symbols.txt"
     path.write_bytes("▁(S\r\n)S\n日".encode())

@@ -91,11 +91,6 @@ def test_a_dataset_of_texts_outlives_a_new_seed(tokenizer):
         np.testing.assert_array_equal(one, other)
 
 
-def test_the_directory_of_a_run_has_its_tokenizer(tokenizer, tmp_path):
-    tokenizer.save(tmp_path / "tokenizer.model")
-    assert kt.Tokenizer.load(tmp_path).model == tokenizer.model
-
-
 @pytest.mark.parametrize("in_graph", [False, True])
 def test_a_batch_shifts_its_target_behind_the_begin_token(tokenizer, in_graph):
     sources, targets = TEXTS, TEXTS[::-1]

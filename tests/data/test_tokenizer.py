@@ -61,13 +61,6 @@ def test_tokens_end_with_one_end_token_and_have_no_start_token(tokenizer):
     assert tokenizer.tokenize(["", " \n\t", "\ufeff"]).to_list() == [[EOS]] * 3
 
 
-def test_no_texts_give_no_rows(tokenizer):
-    assert tokenizer.tokenize([]).to_list() == []
-    assert tokenizer.detokenize(tf.zeros((0, 5), tf.int32)).shape == (0,)
-    empty = tokenizer.detokenize(tf.zeros((2, 0), tf.int32))
-    assert empty.numpy().tolist() == [b"", b""]
-
-
 def test_invalid_utf_8_reads_as_replacement_characters(tokenizer):
     ids = tokenizer.tokenize(tf.constant([b"\xff\xfe bad", b"good"]))
     bad, good = tokenizer.detokenize(ids).numpy()

@@ -131,23 +131,6 @@ def test_finished_sentences_leave_after_a_block():
     np.testing.assert_array_equal(result.lengths[:, 0], [5, 20, 5, 20, 5])
 
 
-def test_a_ring_keeps_the_slots_of_r_positions():
-    steps = CachedSteps(make_model(5), SOURCE, 3)
-    state, shared = steps.state, steps.shared.state
-    sizes = []
-    for position in range(33):
-        if position % 4 == 0:  # The second block of steps fills the ring.
-            shared = steps.shared.extend(shared, 4)
-        ids = tf.fill([5, 3], 7)
-        _, state, shared = steps.step(ids, tf.constant(position), state, shared)
-        # Each beam is a continuation of itself.
-        own = np.sum(state, axis=2)
-        np.testing.assert_array_equal(own, min(position + 1, 5))
-        sizes.append((state.shape[2], shared["cache"][1][0].shape[2]))
-    assert sizes[:4] == [(3, 12), (6, 12), (9, 12), (12, 12)]
-    assert sizes[4:] == [(15, 15)] * 29
-
-
 def test_draws_are_those_of_whole_prefixes():
     model = make_model(4)
     draws = 3

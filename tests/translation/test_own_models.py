@@ -12,7 +12,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_text
 from own_models import TutorialTransformer, WordPieces
 from simple_search import assert_same, greedy_search, plain_beam_search
 from small_models import make_model as plain_model
@@ -294,22 +293,6 @@ def test_a_tokenizer_in_python_translates_and_refuses_to_be_exported(tmp_path):
     assert found == Letters().decode([each for each in ids if each != 3])
     with pytest.raises(kt.UserError, match="export one that has `tokenize`"):
         kt.export(translator, tmp_path / "own")
-
-
-def test_wordpieces_of_tensorflow_text_need_no_class_around_them(tmp_path):
-    vocabulary = ["[PAD]", "[UNK]", "[START]", "[END]", "one", "lamp", "##s"]
-    file = tmp_path / "vocabulary.txt"
-    file.write_text("\n".join(vocabulary))
-    ours = kt.TokenizerAdapter(
-        tensorflow_text.BertTokenizer(str(file)), bos_id=2, eos_id=3
-    )
-    assert ours.tokenize(["one lamps", ""]).to_list() == [[4, 5, 6], []]
-    ids = ours.target.tokenize(["one lamps", ""])
-    assert ids.to_list() == [[4, 5, 6, 3], [3]]
-    assert ours.detokenize(ids.to_tensor()).numpy().tolist() == [
-        b"one lamps",
-        b"",
-    ]
 
 
 class Decode(kt.Transformer):

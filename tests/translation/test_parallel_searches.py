@@ -51,22 +51,6 @@ def test_so_many_run_at_the_same_time():
     assert sorted(item for item, _ in found) == list(range(6))
 
 
-def test_items_are_taken_as_places_are_free():
-    taken = []
-
-    def items():
-        for i in range(97):
-            taken.append(i)
-            yield i
-
-    found = text_batches.results(lambda i: i, items(), 2)
-    for count in range(1, 11):
-        next(found)
-        # Two run and one is next; each that came back made room for one.
-        assert len(taken) <= 3 + count
-    found.close()
-
-
 def threads_of_searches():
     return [t for t in threading.enumerate() if t.name.startswith("search")]
 
