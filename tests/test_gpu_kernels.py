@@ -21,7 +21,6 @@ from keras_transformer.config import Sampling, Search
 from keras_transformer.decoding.id_model import IdModel
 from keras_transformer.exporting import saved_model
 from keras_transformer.model import Transformer
-from keras_transformer.translation.translator import Translator
 
 SCRIPT = ROOT / "tests" / "support" / "trace_replicas.py"
 
@@ -78,10 +77,6 @@ def assert_searches_on_gpus(precision, name, **changes):
 
     graph_def = graph_of(search, IDS, IDS, tf.TensorSpec([None, 2], tf.int32))
     assert not beyond_text(missing_kernels(graph_def))
-
-
-def test_the_wheel_is_one_for_gpus():
-    assert tf.sysconfig.get_build_info()["is_cuda_build"]
 
 
 @pytest.mark.stands_for("GPU kernels")
@@ -145,27 +140,6 @@ def test_every_signature_of_a_portable_export_has_kernels_for_gpus(
     ]
     assert len(signatures) == 5
     assert not beyond_text(missing_kernels(graph_def, signatures))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("precision", PRECISIONS[1:])
-def test_what_is_exported_has_kernels_in_each_precision(
-    precision, small_translator
-):
-    tokenizer = small_translator.tokenizer
-    sizes = {**SIZES, "vocab_size": tokenizer.vocab_size}
-    translator = Translator(Transformer(dtype=precision, **sizes), tokenizer)
-    for function, inputs in (
-        (saved_model.search_text, 1),
-        (saved_model.score_text, 2),
-        (saved_model.attention_text, 2),
-    ):
-
-        def graph(*texts, function=function):
-            return tf.nest.flatten(function(translator, *texts, OPTIONS))
-
-        missing = missing_kernels(graph_of(graph, *[TEXT] * inputs))
-        assert not beyond_text(missing), function
 
 
 def test_an_operator_without_a_kernel_is_found_in_a_branch_of_a_loop():

@@ -49,13 +49,6 @@ def test_a_layer_shares_its_width_among_its_heads(kind):
         kind(num_heads=3).build((None, None, 35))
 
 
-@pytest.mark.parametrize("value_dim", [None, 7])
-def test_a_width_that_heads_cannot_share_is_refused(value_dim):
-    message = "`d_model` to be a multiple of `num_heads`, which is 3"
-    with pytest.raises(ValueError, match=message):
-        Transformer(vocab_size=23, d_model=10, num_heads=3, value_dim=value_dim)
-
-
 def test_an_unknown_preset_is_refused_with_the_known_ones():
     message = "`preset` to be one of base, A-h1, .* received 'bert'"
     with pytest.raises(ValueError, match=message):

@@ -80,16 +80,6 @@ def test_the_words_of_a_search_are_those_of_its_sources_and_of_all():
     np.testing.assert_array_equal(places, [[7, 3], [11, 0]])
 
 
-@pytest.mark.parametrize("count", [124, 125, 188, 189])
-def test_there_are_whole_chunks_of_words(count):
-    candidates = np.zeros([409, count], int)
-    candidates[0] = np.arange(4, 4 + count)
-    words = Shortlist(candidates).words(tf.constant([[3]]), None)
-    size = {124: 2, 125: 3, 188: 3, 189: 4}[count] * CHUNK
-    assert len(words.ids) == size
-    assert np.sum(words.offsets.numpy() == 0) == 4 + count
-
-
 @pytest.mark.parametrize(
     "beam_size, repeats",
     [(3, 2), *(pytest.param(n, 0, marks=SLOW) for n in (1, 8))],

@@ -37,12 +37,6 @@ def test_a_run_without_checkpoints_is_an_error(run_dir):
         averaging.load(run_dir)
 
 
-def test_an_average_that_is_asked_for_is_one_of_checkpoints():
-    model, chosen = averaging.load(tiny_run(), average=2)
-    assert_is_average(model, 2, 3)
-    assert [name[-1] for name in chosen.checkpoints] == ["2", "3"]
-
-
 def test_a_run_is_loaded_with_as_many_checkpoints_as_its_recipe_says(run_dir):
     # The recipe says five; there are three.
     model, chosen = averaging.load(run_dir)

@@ -79,11 +79,6 @@ def _interrupt(*_):
     raise KeyboardInterrupt
 
 
-def test_without_a_checkpoint_training_starts_at_nothing(tmp_path):
-    model = make_tiny_model(seed=1)
-    assert checkpoints.restore_checkpoint(tmp_path, model) == Progress(0, 0.0)
-
-
 def test_only_the_newest_checkpoints_are_kept(tmp_path):
     model = make_tiny_model(seed=1)
     for step in (5, 10, 100, 20):

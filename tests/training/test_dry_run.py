@@ -92,22 +92,11 @@ def test_a_dry_run_of_a_run_takes_its_vocabulary_and_leaves_it_alone(
     assert "micro-batches: 2" in output
 
 
-@pytest.mark.parametrize(
-    "flags, message",
-    [
-        ("--seed 2", "seed = 1, this command says 2"),
-        ("--strategy multiworker", "one machine for a dry run, received --str"),
-        ("--run-dir /dev/null", "Expected a directory as --run-dir"),
-    ],
-)
-def test_a_dry_run_refuses_what_the_run_would(
-    corpus, begun, capsys, flags, message
-):
+def test_a_dry_run_refuses_what_the_run_would(corpus, begun, capsys):
     run_dir, _ = begun
-    argv = arguments(corpus, run_dir, *flags.split())
-    assert train_on_digits(*argv) == 2
+    assert train_on_digits(*arguments(corpus, run_dir, "--seed", "2")) == 2
     told = capsys.readouterr()
-    assert message in told.err and told.out == ""
+    assert "seed = 1, this command says 2" in told.err and told.out == ""
 
 
 def test_python_tells_the_same_and_takes_what_a_training_takes(

@@ -156,16 +156,10 @@ def test_no_text_has_no_sentence_and_no_character_is_too_odd(translator):
         translator.translate("a dog. A dog.", split_sentences=True)
 
 
-@pytest.mark.parametrize(
-    "other", [{"n_best": 2}, {"prefixes": ["ein"]}], ids=["n_best", "prefixes"]
-)
-def test_what_sentences_of_their_own_have_no_room_for_is_refused(
-    translator, other
-):
-    (name,) = other
-    message = f"Expected `split_sentences` without `{name}`, received both"
+def test_what_sentences_of_their_own_have_no_room_for_is_refused(translator):
+    message = "Expected `split_sentences` without `n_best`, received both"
     with pytest.raises(UserError, match=message):
-        translator.translate(["a dog"], split_sentences=True, **other)
+        translator.translate(["a dog"], split_sentences=True, n_best=2)
 
 
 def test_a_text_of_several_sentences_is_named_once(small_translator, caplog):
