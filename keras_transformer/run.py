@@ -157,8 +157,6 @@ class Run:
         output: str | os.PathLike,
         corpus: Source | None = None,
         *,
-        common: int = 200,
-        best: int = 50,
         pairs: int = 50_000,
     ) -> pathlib.Path:
         """Learn from the training text what each source piece may become.
@@ -170,15 +168,13 @@ class Run:
             output: The file to write.
             corpus: Other text to learn from, as in `open_corpus`; by default
                 the run's token records, or its text if they are gone.
-            common: Most frequent target pieces, candidates of every source.
-            best: Most candidates of a source piece.
             pairs: Most training pairs to learn from, the first ones.
 
         Returns:
             The path of the file.
 
         Raises:
-            UserError: If there is no such text, or a number is below 1.
+            UserError: If there is no such text, or `pairs` is below 1.
             JobError: If the disk is full.
         """
         from keras_transformer.data.records import TokenisedCorpus
@@ -197,7 +193,7 @@ class Run:
             records = lexicon.tokenised(
                 itertools.islice(text, most), tokenizer, run.training.max_length
             )
-        candidates = lexicon.learn(records, tokenizer, common, best, most)
+        candidates = lexicon.learn(records, tokenizer, most)
         lexicon.write(output, candidates, tokenizer)
         return pathlib.Path(output)
 

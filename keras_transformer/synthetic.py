@@ -17,15 +17,11 @@ import json
 import logging
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-
-import numpy as np
-import sacrebleu
 
 from keras_transformer.config import Search, SettingError, UserError
 from keras_transformer.data import lines
-from keras_transformer.data.languages import language_of, words_of
 from keras_transformer.data.texts import Pair, checked_texts
 from keras_transformer.machine import exhaustion, files
 from keras_transformer.run import Run, train
@@ -35,15 +31,8 @@ from keras_transformer.runs.run_config import begun_config, load_vocabulary
 from keras_transformer.training.preparation import check_tags
 from keras_transformer.training.request import log_shown, understand
 from keras_transformer.translation.display import SentenceDisplay
-from keras_transformer.translation.evaluation import bleu_tokenizer
-from keras_transformer.translation.text_batches import Batching, Hypothesis
+from keras_transformer.translation.text_batches import Batching
 from keras_transformer.translation.translator import Translator, search_with
-
-# Edunov et al. (2018): shares of words, and places.
-_DROPPED = 0.1
-_BLANKED = 0.1
-_MOVED = 3
-_BLANK = "_"
 
 # Texts that are translated before they are written.
 CHUNK = 1_000
@@ -58,9 +47,6 @@ logger = logging.getLogger("keras_transformer")
 def distill(
     teacher: Run | str | os.PathLike,
     run_dir: str | os.PathLike,
-    *,
-    keep_originals: bool = False,
-    closest: bool = False,
     **arguments: Any,
 ) -> Run:
     """Train a student on its teacher's translations of a training text.
@@ -77,11 +63,6 @@ def distill(
     Args:
         teacher: A run, or its directory.
         run_dir: The student's run directory.
-        keep_originals: Whether the student learns the original translations
-            too.
-        closest: Whether to take the hypothesis of the teacher's beam that is
-            closest to the original translation, by BLEU of the sentence, and
-            not the one with the best score.
         **arguments: All other arguments of `train`. The vocabulary is the
             teacher's unless you give `tokenizer`, `init_from`, `symbols` or
             `normalization`.
@@ -125,40 +106,26 @@ def distill(
     if arguments.get("symbols") is not None:
         arguments["symbols"] = asked.run.symbols
     split, validation = asked.run.splits
-    corpus.find(split, "train_split")
     corpus.find(validation, "validation_split")
+    pairs = list(corpus.pairs(split, "train_split"))
     # Its validation text is a split of the folder then.
     of_student = {**arguments, "corpus": None, "validation_share": None}
     if begun:  # Which may refuse settings: before the work.
         understand(run_dir=run_dir, **of_student)
-    originals = list(corpus.pairs(split))
-    choose = _chooser(corpus.target_lang)
-
-    def pick(number: int, found: Sequence[Hypothesis]) -> str:
-        return choose(found, originals[number][1]) if closest else found[0].text
-
-    def splits_of(pairs: Sequence[Pair]) -> dict[str, Iterable[Pair]]:
-        copied = {validation, *({"test"} & {*corpus.splits})}
-        return {
-            split: [*pairs, *keep_originals * originals],
-            **{name: corpus.pairs(name) for name in copied},
-        }
-
     with log_shown(), layout.only_writer(run_dir):
         _make(
             folder,
             teacher,
-            [source for source, _ in originals],
+            [source for source, _ in pairs],
             search_with(
-                run.search,
-                n_best=run.search.beam_size if closest else 1,
-                max_source_length=run.training.max_length,
+                run.search, n_best=1, max_source_length=run.training.max_length
             ),
-            pick,
-            splits_of,
-            text=_checksum(itertools.chain.from_iterable(originals)),
-            keep_originals=keep_originals,
-            closest=closest,
+            split,
+            {
+                name: corpus.pairs(name)
+                for name in {validation, *({"test"} & {*corpus.splits})}
+            },
+            text=_checksum(itertools.chain.from_iterable(pairs)),
         )
     return train(run_dir, **{**of_student, "corpus": folder})
 
@@ -171,30 +138,12 @@ def with_vocabulary(teacher: Run, arguments: dict[str, Any]) -> dict[str, Any]:
     return {**arguments, "tokenizer": teacher.path / TOKENIZER_FILE}
 
 
-def _chooser(
-    target_lang: str,
-) -> Callable[[Sequence[Hypothesis], str], str]:
-    """Return a function that picks the hypothesis closest to an original."""
-    tokenize = bleu_tokenizer(target_lang)
-    bleu = sacrebleu.BLEU(effective_order=True, tokenize=tokenize)
-
-    def choose(hypotheses: Sequence[Hypothesis], original: str) -> str:
-        # Of equals, the first, which the teacher finds best.
-        return max(
-            (each.text for each in hypotheses),
-            key=lambda text: bleu.sentence_score(text, [original]).score,
-        )
-
-    return choose
-
-
 @exhaustion.explained(_LESS_MEMORY)
 def backtranslate(
     reverse: Run | str | os.PathLike,
     text: str | os.PathLike | Iterable[str],
     output: str | os.PathLike,
     *,
-    noise: bool = False,
     parallel: int | None = None,
     **options: Any,
 ) -> pathlib.Path:
@@ -215,9 +164,6 @@ def backtranslate(
         text: A file in UTF-8, one text a line, plain or gzipped, or texts: in
             the language that `reverse` reads. All are read into memory.
         output: The folder to write.
-        noise: Whether to drop a tenth of the words of each translation, to
-            replace a tenth by `_`, and to move words by up to three places.
-            A line always gets the same noise.
         parallel: As in `Translator.translate`.
         **options: Fields of `Search` that override the run's, such as
             `sampling=kt.Sampling(seed=1)` to draw the translations.
@@ -230,8 +176,7 @@ def backtranslate(
             translations.
 
     Reference:
-        [Sennrich et al., 2016](https://aclanthology.org/P16-1009/); noise:
-        [Edunov et al., 2018](https://aclanthology.org/D18-1045/).
+        [Sennrich et al., 2016](https://aclanthology.org/P16-1009/).
     """
     if not isinstance(reverse, Run):
         reverse = Run(reverse)
@@ -251,10 +196,6 @@ def backtranslate(
     if not texts:
         raise UserError("Expected texts as `text`, received none.")
 
-    def pick(number: int, found: Sequence[Hypothesis]) -> str:
-        said = found[0].text
-        return _with_noise(number, said, run.target_lang) if noise else said
-
     with log_shown(), layout.only_writer(lock_folder):
         logger.info(
             "Reading text in %s, writing its translations into %s: pairs to "
@@ -262,15 +203,8 @@ def backtranslate(
             *(run.source_lang, run.target_lang) * 2,
         )
         _make(
-            folder,
-            reverse,
-            texts,
-            search,
-            pick,
-            lambda pairs: {"train": pairs},
-            parallel,
+            *(folder, reverse, texts, search, "train", {}, parallel),
             text=_checksum(texts),
-            noise=noise,
         )
     # A process that was killed has left it.
     with contextlib.suppress(OSError):
@@ -283,15 +217,14 @@ def _make(
     run: Run,
     texts: Sequence[str],
     search: Search,
-    pick: Callable[[int, Sequence[Hypothesis]], str],
-    splits_of: Callable[[Sequence[Pair]], Mapping[str, Iterable[Pair]]],
+    split: str,
+    others: Mapping[str, Iterable[Pair]],
     parallel: int | None = None,
     **origin: Any,
 ) -> None:
     """Write a corpus of texts and their translations, unless it is there.
 
-    `pick` makes a translation of a text's number and its hypotheses,
-    `splits_of` the splits of all pairs. Until the corpus is complete it is
+    Its `others` are copied. Until the corpus is complete it is
     `FOLDER.unfinished`, where every chunk of texts has a file: a process that
     is killed loses one, and the next takes the others up. A folder of another
     `origin`, which is of a model, a text and so on, is refused.
@@ -315,38 +248,33 @@ def _make(
         return
     # The same chunks after a kill, so the same roundings in a batch.
     chunks = {
-        growing / _CHUNKS / f"{first:09}": range(
-            first, min(first + CHUNK, len(texts))
-        )
+        growing / _CHUNKS / f"{first:09}": texts[first : first + CHUNK]
         for first in range(0, len(texts), CHUNK)
     }
-    left = [path for path in chunks if not path.exists()]
+    left = {path: of for path, of in chunks.items() if not path.exists()}
     if left:
         total = len(texts)
-        done = total - sum(len(chunks[path]) for path in left)
+        done = total - sum(map(len, left.values()))
         translator = _load(run, identity)
         logger.info("Translating %d of %d texts.", total - done, total)
         with SentenceDisplay(total, done=done) as display:
-            for path in left:
+            for path, chunk in left.items():
                 found, are_cut = translator.n_best(
-                    [texts[number] for number in chunks[path]],
-                    search,
-                    Batching(parallel=parallel, progress=display),
+                    chunk, search, Batching(parallel=parallel, progress=display)
                 )
-                picked = map(pick, chunks[path], found)
                 if not growing.exists():
                     with files.whole(growing) as made:
                         (made / _CHUNKS).mkdir(parents=True)
                         (made / _ORIGIN).write_text(json.dumps(origin))
                 with files.open_whole(path) as file:
-                    for text, is_cut in zip(picked, are_cut, strict=True):
-                        file.write(_line("" if is_cut else text))
-                display.end_chunk(len(chunks[path]))
+                    for (best, *_), is_cut in zip(found, are_cut, strict=True):
+                        file.write(_line("" if is_cut else best.text))
+                display.end_chunk(len(chunk))
     pairs: list[Pair] = []
-    for path, numbers in chunks.items():
+    for path, chunk in chunks.items():
         with open(path, "rb") as file:
             said = lines.read_lines(file, str(path))
-            of_chunk = zip((texts[i] for i in numbers), said, strict=True)
+            of_chunk = zip(chunk, said, strict=True)
             pairs += [pair for pair in of_chunk if pair[1].strip()]
     if not pairs:
         raise UserError(
@@ -360,8 +288,8 @@ def _make(
             *(left_out, len(texts), search.max_source_length or "all"),
         )
     languages = run.config.source_lang, run.config.target_lang
-    for split, written in splits_of(pairs).items():
-        one, other = (growing / f"{split}.{name}" for name in languages)
+    for name, written in {split: pairs, **others}.items():
+        one, other = (growing / f"{name}.{language}" for language in languages)
         with open(one, "wb") as sources, open(other, "wb") as targets:
             for source, target in written:
                 sources.write(_line(source))
@@ -381,7 +309,12 @@ def _check_origin(folder: pathlib.Path, origin: Mapping[str, Any]) -> None:
             f"{folder} exists, and holds no translations made here; choose "
             "another place."
         ) from None
-    names = [x for x in {**found, **origin} if found.get(x) != origin.get(x)]
+    # Older versions noted what is no longer asked as false.
+    names = [
+        name
+        for name in {**found, **origin}
+        if (found.get(name) or None) != (origin.get(name) or None)
+    ]
     if names:
         raise UserError(
             f"{folder} holds translations of another {', '.join(names)} than "
@@ -411,22 +344,3 @@ def _checksum(texts: Iterable[str]) -> str:
     for text in texts:
         digest.update(f"{text}\n".encode("utf-8", "replace"))
     return digest.hexdigest()
-
-
-def _with_noise(number: int, text: str, language: str) -> str:
-    """Drop, blank and move words; a text always keeps one.
-
-    The draws depend on the text's number alone.
-    """
-    random = np.random.default_rng(number)
-    spans = words_of(text, language)
-    words = np.array([text[start:end] for start, end in spans], object)
-    draws = random.random(len(words))
-    words[draws < _DROPPED + _BLANKED] = _BLANK
-    kept = words[draws >= _DROPPED]
-    if not len(kept):
-        return text
-    # No word passes one that is more than `_MOVED` places away.
-    places = np.arange(len(kept)) + random.random(len(kept)) * (_MOVED + 1)
-    space = " " if language_of(language).has_spaces else ""
-    return space.join(kept[np.argsort(places, kind="stable")])

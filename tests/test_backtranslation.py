@@ -10,7 +10,6 @@ import sample_runs
 from translated_chunks import count_in_chunks, killed_after_a_chunk, read
 
 import keras_transformer as kt
-from keras_transformer import synthetic
 from keras_transformer.runs import checkpoints
 
 
@@ -69,7 +68,7 @@ def test_a_file_becomes_the_target_side_of_a_corpus_to_train_on(
 def test_a_killed_one_translates_nothing_twice_and_ends_the_same(
     reverse, corpus, tmp_path, monkeypatch, translated
 ):
-    how = dict(noise=True, sampling=kt.Sampling(seed=5))
+    how = dict(sampling=kt.Sampling(seed=5))
     text = corpus / "more.de"
     whole = kt.backtranslate(reverse, text, tmp_path / "a", **how)
     assert translated == [17, 17, 7]
@@ -84,7 +83,7 @@ def test_a_killed_one_translates_nothing_twice_and_ends_the_same(
     translated.clear()
     kt.backtranslate(reverse, text, tmp_path / "b", **how)
     assert not translated
-    with pytest.raises(kt.UserError, match="of another noise, sampling than"):
+    with pytest.raises(kt.UserError, match="of another sampling than"):
         kt.backtranslate(reverse, text, tmp_path / "b")
 
 
@@ -105,29 +104,6 @@ def test_weights_that_change_before_they_are_loaded_are_told(
     with pytest.raises(kt.UserError, match="changed before they were loaded"):
         kt.backtranslate(run, ["eins"], tmp_path / "back")
     assert not (tmp_path / "back").exists()
-
-
-def test_noise_drops_blanks_and_moves_words_a_little():
-    words = [f"w{i}" for i in range(1_000)]
-    noised = synthetic._with_noise(7, " ".join(words), "de").split()
-    blanks = noised.count("_")
-    assert len(noised) == pytest.approx(900, abs=30)
-    assert blanks == pytest.approx(100, abs=30)
-    kept = [int(word[1:]) for word in noised if word != "_"]
-    assert len(set(kept)) == len(kept)
-    # Nobody passes a word that stood more than three places away, and blanks
-    # and dropped words widen that by their number between the two.
-    for place, number in enumerate(kept):
-        passed = [other for other in kept[place + 1 :] if other < number]
-        assert all(number - other < 3 + 5 for other in passed)
-    moved = sum(a > b for a, b in zip(kept, kept[1:], strict=False))
-    assert moved > 100
-
-    assert synthetic._with_noise(7, " ".join(words), "de").split() == noised
-    assert synthetic._with_noise(8, " ".join(words), "de").split() != noised
-    for number in range(100):
-        assert synthetic._with_noise(number, "word", "de") in ("word", "_")
-    assert synthetic._with_noise(1, "", "de") == ""
 
 
 def test_a_folder_of_the_user_is_left_as_it_is(reverse, tmp_path, monkeypatch):

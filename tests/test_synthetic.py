@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import shutil
 
-import numpy as np
 import pytest
 
 import keras_transformer as kt
@@ -112,27 +111,3 @@ def test_a_kill_before_the_first_translation_leaves_a_free_place(
     assert read(folder, "train.en") == ["a"]
     assert read(folder, "train.de") == ["A"]
     assert [path.name for path in tmp_path.iterdir()] == ["back"]
-
-
-@pytest.mark.parametrize(
-    "language, letters",
-    [("zh", "一乐今他我吃饭书"), ("th", "กขคงจ"), ("ja", "かきくけ")],
-)
-def test_noise_finds_words_where_none_stand_between_spaces(
-    small_run, tmp_path, monkeypatch, language, letters
-):
-    draw = np.random.default_rng(5)
-    texts = ["".join(draw.choice([*letters], 41)) for _ in range(59)]
-    run = shutil.copytree(small_run, tmp_path / "run")
-    config = RunConfig.load(run)
-    # The language of what it writes, which gets the noise.
-    dataclasses.replace(config, target_lang=language).save(run)
-    monkeypatch.setattr(synthetic, "_load", lambda *_: AtOnce())
-    folder = kt.backtranslate(run, texts, tmp_path / "back", noise=True)
-    noised = read(folder, f"train.{language}")
-    # A tenth of the words goes, and a tenth becomes a blank.
-    blanks = sum(text.count("_") for text in noised)
-    kept = sum(map(len, noised)) - blanks
-    assert kept / (59 * 41) == pytest.approx(0.8, abs=0.05)
-    assert sum({"_"} < {*text} for text in noised) > 29
-    assert " " not in "".join(noised)

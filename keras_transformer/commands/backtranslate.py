@@ -26,12 +26,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="the corpus to write, with the split train",
     )
-    add(
-        "--noise",
-        action="store_true",
-        help="drop a tenth of the words of each translation, replace a tenth "
-        "by _, and move words by up to three places",
-    )
     flags.add_beam_flags(parser)
     flags.add_sampling_flags(parser)
     flags.add_parallel_flag(parser)
@@ -58,7 +52,6 @@ def run(args: argparse.Namespace) -> None:
 
     synthetic.backtranslate(
         *(reverse, args.text, args.output),
-        noise=args.noise,
         parallel=args.parallel,
         sampling=search.sampling,
         **search.kept_by_run(),

@@ -8,13 +8,10 @@ from keras_transformer.commands import command_line, train
 from keras_transformer.runs.layout import DISTILLED
 from keras_transformer.training.request import understand
 
-_OWN = ("teacher", "keep_originals", "closest")
-
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has, and all of a training."""
-    add = parser.add_argument
-    add(
+    parser.add_argument(
         "--teacher",
         action="append",
         required=True,
@@ -22,17 +19,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         help="a run that translates the training text; given several times, "
         "the runs translate together",
-    )
-    add(
-        "--keep-originals",
-        action="store_true",
-        help="train on the original translations too",
-    )
-    add(
-        "--closest",
-        action="store_true",
-        help="take the teacher's hypothesis that is closest to the original "
-        "translation, not the one with the best score",
     )
     train.add_flags(parser)
 
@@ -45,31 +31,28 @@ def run(args: argparse.Namespace) -> None:
             --corpus my-text --preset tiny --run-dir runs/student
 
     The teacher's translations are kept in RUN_DIR/distilled. The same command
-    again resumes after the last 1,000 texts that were translated. All flags but
-    --teacher, --keep-originals and --closest are those of train, of which
-    --run-dir is required.
+    again resumes after the last 1,000 texts that were translated. All other
+    flags are those of train, of which --run-dir is required.
     """
     if args.run_dir is None:
         args.parser.error("expected --run-dir, a folder for the student")
     arguments = train.given_arguments(args)
-    own = {name: arguments.pop(name) for name in _OWN}
-    teachers = own.pop("teacher")
+    first, *others = arguments.pop("teacher")
     # Report what is plainly wrong before TensorFlow is loaded.
     run_dir = arguments.pop("run_dir")
     folder = run_dir / DISTILLED
     understand(**arguments, run_dir=folder)
     from keras_transformer.run import Run
 
-    teacher = Run(teachers[0], teachers[1:])
+    teacher = Run(first, others)
     command_line.quiet_tensorflow()
     from keras_transformer.synthetic import distill, with_vocabulary
     from keras_transformer.training import dry_run
 
     if args.dry_run:
         of_student = with_vocabulary(teacher, arguments)
-        session = understand(**of_student, run_dir=folder)
-        print(dry_run.costs_of(session))
+        print(dry_run.costs_of(understand(**of_student, run_dir=folder)))
         return
     # After SIGTERM the checkpoint is written, and nothing has failed.
     with contextlib.suppress(SystemExit):
-        distill(teacher, run_dir, **own, **arguments)
+        distill(teacher, run_dir, **arguments)

@@ -23,22 +23,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="the file to write",
     )
     add(
-        "--common",
-        type=int,
-        default=200,
-        metavar="N",
-        help="add the N most frequent target pieces to every source; default: "
-        "%(default)s",
-    )
-    add(
-        "--best",
-        type=int,
-        default=50,
-        metavar="N",
-        help="keep at most N candidates for each source piece; default: "
-        "%(default)s",
-    )
-    add(
         "--pairs",
         type=int,
         default=50_000,
@@ -58,12 +42,8 @@ def run(args: argparse.Namespace) -> None:
     command_line.quiet_tensorflow()
     from keras_transformer.run import Run
 
-    path = Run(args.run_dir).shortlist(
-        *(args.output, args.corpus),
-        common=args.common,
-        best=args.best,
-        pairs=args.pairs,
-    )
+    run = Run(args.run_dir)
+    path = run.shortlist(args.output, args.corpus, pairs=args.pairs)
     print(path)
     command_line.say_next(
         "evaluate", "--run-dir", args.run_dir, "--shortlist", path

@@ -26,9 +26,11 @@ from keras_transformer.data.texts import Pair
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.shortlist import SPECIAL, Shortlist
 from keras_transformer.machine import files
-from keras_transformer.settings import whole_number
 
 _ITERATIONS = 5
+# The most frequent target pieces are candidates of every source, beside the
+# most probable ones of each of its pieces.
+COMMON, BEST = 200, 50
 
 
 class _Pairs(NamedTuple):
@@ -56,8 +58,6 @@ def tokenised(
 def learn(
     records: TokenisedCorpus,
     tokenizer: Tokenizer,
-    common: int = 200,
-    best: int = 50,
     most: int = 50_000,
 ) -> np.ndarray:
     """Find the candidates of each source piece.
@@ -65,8 +65,6 @@ def learn(
     Args:
         records: Token records of the pairs to learn from.
         tokenizer: The tokenizer.
-        common: Most frequent target pieces, candidates of every source.
-        best: Most candidates of a source piece, the most probable.
         most: Most pairs to learn from, the first ones.
 
     Returns:
@@ -74,8 +72,7 @@ def learn(
         candidate, since names and numbers are often copied.
     """
     size = tokenizer.vocab_size
-    common = min(whole_number("common", common), size)
-    best = min(whole_number("best", best), size)
+    common, best = min(COMMON, size), min(BEST, size)
     paired = _paired(records, size, most)
     probabilities = _probabilities(paired, size)
     candidates = np.full([size, max(common, best + 1)], PAD_ID, np.int32)

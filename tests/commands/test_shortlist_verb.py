@@ -12,14 +12,17 @@ from verb_calls import SOURCES, on_one_line, run
 import keras_transformer as kt
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.run import Run
+from keras_transformer.translation import lexicon
 
 
 @pytest.fixture
-def shortlist(run_dir, tmp_path, capsys):
+def shortlist(run_dir, tmp_path, capsys, monkeypatch):
     """A shortlist with so few candidates that translations change."""
     path = tmp_path / "shortlist.tsv"
-    few = ("--common", 3, "--best", 1, "--pairs", 5)
-    assert run("shortlist", run_dir, "--output", path, *few) == 0
+    monkeypatch.setattr(lexicon, "COMMON", 3)
+    monkeypatch.setattr(lexicon, "BEST", 1)
+    few = ("--output", path, "--pairs", 5)
+    assert run("shortlist", run_dir, *few) == 0
     assert capsys.readouterr().out == f"{path}\n"
     return path
 
@@ -47,7 +50,7 @@ def test_an_export_holds_its_shortlist(run_dir, shortlist, tmp_path):
     shortlist.unlink()
     signatures = tf.saved_model.load(str(output / "1")).signatures
     found = signatures["serving_default"](text=tf.constant(SOURCES))
-    lists = Run(run_dir).shortlist(shortlist, common=3, best=1, pairs=5)
+    lists = Run(run_dir).shortlist(shortlist, pairs=5)
     expected = Run(run_dir).translator(shortlist=lists)
     # A batch has the candidates of all its texts: they stay in one.
     assert [x.decode() for x in found["translation"].numpy()] == (
@@ -95,9 +98,8 @@ def test_a_shortlist_that_cannot_be_is_one_sentence(
     run_dir, source_file, tmp_path, capsys
 ):
     path = tmp_path / "shortlist.tsv"
-    for flag in ("--common", "--best", "--pairs"):
-        assert run("shortlist", run_dir, "--output", path, flag, 0) == 2
-        assert f"Expected {flag} to be at least 1" in capsys.readouterr().err
+    assert run("shortlist", run_dir, "--output", path, "--pairs", 0) == 2
+    assert "Expected --pairs to be at least 1" in capsys.readouterr().err
     assert not path.exists()
     assert run("translate", run_dir, source_file, "--shortlist", path) == 2
     assert f"Expected a shortlist in {path}, cannot" in capsys.readouterr().err

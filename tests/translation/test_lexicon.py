@@ -30,14 +30,16 @@ def translator():
 
 
 @pytest.fixture
-def learn(translator, tmp_path):
+def learn(translator, tmp_path, monkeypatch):
     """Learn from pairs of texts, in records as those of a run."""
 
-    def learn(pairs, **how):
+    def learn(pairs, common=200, best=50):
+        monkeypatch.setattr(lexicon, "COMMON", common)
+        monkeypatch.setattr(lexicon, "BEST", best)
         words = translator.tokenizer
         made = TokenisedCorpus.build(pairs, words, tmp_path / "records", 64)
         shutil.rmtree(tmp_path / "records")
-        return lexicon.learn(made, words, **how)
+        return lexicon.learn(made, words)
 
     return learn
 
