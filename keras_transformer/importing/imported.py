@@ -32,21 +32,13 @@ _SUBLAYERS = {
 
 @dataclasses.dataclass(frozen=True)
 class Imported:
-    """A model from elsewhere, by our names.
-
-    Attributes:
-        model: The model's arguments.
-        weights: Float arrays by the names of `Transformer`'s weights, such as
-            `encoder/layer_0/attention/query`; all of them.
-        tokenizer: The vocabulary, with our ids.
-        source_lang: Language code of the source side; None if the files do
-            not tell.
-        target_lang: Language code of the target side, or None likewise.
-    """
+    """A model from elsewhere, by our names."""
 
     model: ModelConfig
+    # All, by names such as `encoder/layer_0/attention/query`.
     weights: Mapping[str, np.ndarray]
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer  # With our ids.
+    # Codes of the languages; None if the files do not tell.
     source_lang: str | None = None
     target_lang: str | None = None
 
@@ -119,23 +111,16 @@ def model_config(
 
 
 class Names(NamedTuple):
-    """How a format names the arrays of a layer.
+    """How a format names the arrays of a layer."""
 
-    Attributes:
-        layer: Path of a layer, with its `{stack}` and its number `{i}` from 0
-            or `{n}` from 1.
-        endings: What a * stands for: in a kernel, its bias, a norm's gain and
-            its bias.
-        parts: For each of our sub-layers what the names begin with, and how
-            they end: query, key, value and output, or widen and narrow; last
-            the norm.
-        transposed: Whether kernels are `(out, in)`.
-    """
-
+    # Its path, with `{stack}` and its number `{i}` from 0 or `{n}` from 1.
     layer: str
+    # What a * stands for: in a kernel, its bias, a norm's gain and its bias.
     endings: tuple[str, str, str, str]
+    # Of each of our sub-layers what the names begin with, and how they end:
+    # query, key, value and output, or widen and narrow; last the norm.
     parts: Mapping[str, tuple[str, Sequence[str]]]
-    transposed: bool = False
+    transposed: bool = False  # Whether kernels are `(out, in)`.
 
 
 class Arrays:

@@ -52,20 +52,13 @@ class Batcher:
     """The queue before the model.
 
     One event loop decides and threads compute, so nothing here needs a lock.
-
-    Args:
-        batching: The sizes of a batch and of the queue.
-
-    Attributes:
-        taken: Texts that hold a place.
-        taken_by_long: How many of them are of long requests.
-        answered: Batches that the model has answered so far.
-        sizes: Counts the batches that have begun, by size.
     """
 
     def __init__(self, batching: Batching) -> None:
         self.batching = batching
-        self.taken = self.taken_by_long = self.answered = 0
+        self.answered = 0  # Batches so far.
+        # Texts that hold a place, and how many are of long requests.
+        self.taken = self.taken_by_long = 0
         self.sizes = Histogram(
             "keras_transformer_batch_size",
             "Texts that went through the model together.",
@@ -90,11 +83,7 @@ class Batcher:
 
         A long request puts only one batch for each thread into the queue at a
         time, and one for all of them where it is not the only one. If
-        cancelled, a request leaves the queue. Arguments are as in
-        `ServedModel.run`.
-
-        Raises:
-            RefusalError: If there is no room; nothing has begun.
+        cancelled, a request leaves the queue. Without room it is refused.
         """
         if not rows:
             blank = (b"",) * len(model.inputs(signature))

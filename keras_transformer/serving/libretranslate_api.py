@@ -92,7 +92,6 @@ async def _check_health(service: Service, request: Request) -> Response:
 
 
 async def _list_languages(service: Service, request: Request) -> Response:
-    """List both languages and the targets of each."""
     source, target = _named(service)
     return json_response(
         [{**source, "targets": [target["code"]]}, {**target, "targets": []}]
@@ -100,7 +99,6 @@ async def _list_languages(service: Service, request: Request) -> Response:
 
 
 async def _tell_settings(service: Service, request: Request) -> Response:
-    """Tell a page what this server offers."""
     source, target = _named(service)
     return json_response(
         {
@@ -126,7 +124,6 @@ def _named(service: Service) -> list[dict[str, str]]:
 
 
 async def _refuse(request: Request) -> Response:
-    """Refuse what this server does not offer."""
     raise RefusalError(*_REFUSED[request.scope["path"]])
 
 
@@ -225,9 +222,6 @@ def spelt_by_model(code: Any, codes: Sequence[str]) -> str:
 
     A code of another country means the same language, unless the model knows
     that code itself.
-
-    Raises:
-        RefusalError: If it is none of them.
     """
     for each in codes:
         if str(code).lower() == each.lower():

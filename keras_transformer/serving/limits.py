@@ -45,11 +45,8 @@ LIMITS = dataclasses.fields(Limits)
 class RefusalError(Exception):
     """A request is refused, with the reason in one sentence.
 
-    Args:
-        message: The sentence.
-        status: HTTP status code.
-        retry: Whether the same request may succeed in a moment.
-        close: Whether the rest of its body is not read.
+    With `retry` the same request may succeed in a moment; with `close` the rest
+    of its body is not read.
     """
 
     def __init__(

@@ -139,15 +139,10 @@ class _Inline:
 
 
 class Segment:
-    """Text and elements between two blocks.
-
-    Attributes:
-        text: The text to translate.
-        has_elements: Whether it has elements to place.
-        html: The segment as it was sent, or as it was translated.
-    """
+    """Text and elements between two blocks."""
 
     def __init__(self, tokens: Sequence[_Token]) -> None:
+        # As it was sent, or as it was translated.
         self.html = "".join(token.source for token in tokens)
         self._whole = last = _Inline("", 0, 0)
         opened = [last]
@@ -190,11 +185,7 @@ class Segment:
 
 
 class Markup:
-    """HTML to translate, a whole page or a part of one.
-
-    Attributes:
-        segments: The segments with text, in order.
-    """
+    """HTML to translate, a whole page or a part; its segments have text."""
 
     def __init__(self, source: str) -> None:
         self._parts: list[str | Segment] = []

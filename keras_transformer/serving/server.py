@@ -62,11 +62,7 @@ logger = logging.getLogger("keras_transformer")
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Take an address, port 0 for any free one; nobody can connect yet.
-
-    Raises:
-        UserError: If the address is taken or not valid.
-    """
+    """Take an address, port 0 for any free one; nobody can connect yet."""
     if not 0 <= port < 1 << 16:
         raise UserError(f"Expected a `port` from 0 to 65535, received {port}.")
     try:
@@ -94,14 +90,7 @@ def _taken(host: str, port: int, error: Exception) -> UserError:
 def serve(listening: socket.socket, service: Service) -> None:
     """Serve until SIGINT or SIGTERM, then finish the accepted requests.
 
-    Args:
-        listening: The socket of `bind`. Clients can connect from now on.
-        service: Answers the requests.
-
-    Raises:
-        UserError: If another process has taken the address meanwhile.
-        KeyboardInterrupt: After SIGINT.
-        SystemExit: After SIGTERM, if its handler raises that.
+    Clients can connect from now on to the socket of `bind`.
     """
     host, port = listening.getsockname()[:2]
     try:

@@ -59,18 +59,12 @@ _READERS = 4
 
 
 class Sentence(NamedTuple):
-    """A part of a text that the model translated by itself.
-
-    Attributes:
-        span: Its place.
-        source: The part.
-        tag: What the model read before it, or "".
-        hypotheses: Texts and scores, best first, no two texts alike.
-    """
+    """A part of a text that the model translated by itself."""
 
     span: Span
     source: str
-    tag: str
+    tag: str  # What the model read before it, or "".
+    # Texts and scores, best first, no two texts alike.
     hypotheses: list[tuple[str, float]]
 
     @property
@@ -81,31 +75,21 @@ class Sentence(NamedTuple):
 
 @dataclasses.dataclass
 class Service:
-    """A model that is served.
-
-    Attributes:
-        name: The model's name for clients.
-        versions: The model's versions.
-        batcher: The queue before them.
-        limits: Limits of a request, and of all.
-        explain: Turns a text into the HTML document of its explanation by
-            weights of the name given; raises `UserError` if it has others.
-            None if there is only the export, which cannot explain.
-        origins: Other sites whose pages may ask; "*" for any.
-        hosts: Names of this server, as `server.names_of` finds them; "*" for
-            any.
-        held: Bytes of the bodies that are arriving or being worked on.
-        readers: Threads for what takes longer the more a client sends.
-    """
+    """A model that is served, by its name for clients."""
 
     name: str
     versions: Versions
     batcher: Batcher
     limits: Limits
+    # Turns a text into the HTML document of its explanation by weights of the
+    # name given; raises `UserError` if it has others. None without a run.
     explain: Callable[[str, str], str] | None = None
+    # Other sites whose pages may ask, and names of this server; "*" for any.
     origins: Sequence[str] = ()
     hosts: Sequence[str] = ("*",)
+    # Bytes of the bodies that are arriving or being worked on.
     held: int = 0
+    # Threads for what takes longer the more a client sends.
     readers: ThreadPoolExecutor = dataclasses.field(
         default_factory=lambda: ThreadPoolExecutor(_READERS, "reader")
     )
@@ -116,11 +100,6 @@ class Service:
         """Read the body of a request and work on it while its client waits.
 
         Work that nobody needs any more is cancelled.
-
-        Raises:
-            RefusalError: If the body is too large or does not arrive in time,
-                there is no room for it now, the time is over, or the client
-                leaves.
         """
         job = Job(self, request)
         try:
@@ -161,21 +140,14 @@ async def _left(request: Request) -> None:
 
 @dataclasses.dataclass
 class Job:
-    """A request that was let in.
-
-    Attributes:
-        service: Answers it.
-        request: Its head.
-        body: Its body.
-        model: The version that works on it, in use until it is answered.
-        is_long: Whether work on it may take so long that others must not
-            wait for it.
-    """
+    """A request that was let in."""
 
     service: Service
-    request: Request
+    request: Request  # Its head.
     body: bytes = b""
+    # The version that works on it, in use until it is answered.
     model: ServedModel = dataclasses.field(init=False)
+    # Whether work on it may take so long that others must not wait for it.
     is_long: bool = False
     _held: int = 0
 
@@ -259,11 +231,7 @@ class Job:
         return await self.apart(json_response, content)
 
     def as_json(self) -> dict[str, Any]:
-        """Read the body as a JSON object.
-
-        Raises:
-            RefusalError: If it is none, or has more values than texts need.
-        """
+        """Read the body as a JSON object of no more values than texts need."""
         most = _VALUES_PER_TEXT * self.service.limits.max_texts + _VALUES_BESIDE
         try:
             encoding = json.detect_encoding(self.body)
@@ -290,14 +258,8 @@ class Job:
     ) -> list[list[Sentence]]:
         """Translate sentence by sentence, halving what the model cuts.
 
-        A text without a tag of its own gets that of `tags`.
-
-        Returns:
-            For each text its sentences in order, each with at most `count`
-            hypotheses.
-
-        Raises:
-            RefusalError: If there are too many, or no room now.
+        A text without a tag of its own gets that of `tags`. Return the
+        sentences of each text, each with at most `count` hypotheses.
         """
         model = self.model
         found: list[list[Sentence]] = [[] for _ in texts]
@@ -379,11 +341,9 @@ class Job:
     async def translate(
         self, texts: Sequence[str], count: int = 1
     ) -> list[list[str]]:
-        """Translate texts of any length, with errors as in `search`.
+        """Translate texts of any length; return those of each, best first.
 
-        Returns:
-            For each text its translations, best first. The n-th joins the n-th
-            hypothesis of each sentence, or its last.
+        The n-th joins the n-th hypothesis of each sentence, or its last.
         """
 
         def join(text: str, parts: list[Sentence]) -> list[str]:
@@ -432,12 +392,7 @@ def scalar_text(text: str) -> str:
 
 
 def as_form(body: bytes, content_type: str = "") -> dict[str, str]:
-    """Read a form, URL-encoded or in parts, without files.
-
-    Raises:
-        RefusalError: If it is not such a form, not UTF-8, or a name comes
-            twice.
-    """
+    """Read a form in UTF-8, URL-encoded or in parts, without files."""
     try:
         if content_type.lower().startswith("multipart/"):
             body.decode()  # What is not UTF-8 would be read as Latin-1.

@@ -9,9 +9,8 @@ writes -Infinity, which strict parsers of JSON refuse.
 
 A request has rows (`instances` → `predictions`) or columns (`inputs` →
 `outputs`). A request may leave out the name of a single input, and an answer
-leaves out the name of a single output. `{"b64": …}` holds bytes, also in an
-answer if the output's name ends in `_bytes`. Numbers that are not finite are
-written as NaN, Infinity or -Infinity.
+leaves out the name of a single output. `{"b64": …}` holds bytes. Numbers that
+are not finite are written as NaN, Infinity or -Infinity.
 """
 
 import base64
@@ -30,27 +29,23 @@ from starlette.routing import Route
 from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.service import Job, Service, json_response
 from keras_transformer.serving.versions import DEFAULT_SIGNATURE, Row
-from keras_transformer.settings import TOO_LARGE
 
-_PLACE = r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?"
-_PREDICT = re.compile(f"{_PLACE}:(classify|regress|predict)", re.I | re.A)
-_STATUS = re.compile(f"{_PLACE}(/metadata)?", re.I | re.A)
+_PATH = re.compile(
+    r"/v1/models/([^/:]+)(?:/versions/(\d{1,19}))?(/metadata|:predict)?", re.A
+)
 
 
 def routes(service: Service) -> list[Route]:
     """Make the routes, since TensorFlow Serving answers every path of /v1."""
     return [
-        Route(
-            f"/{v1}/{{rest:path}}", partial(answer, service), methods=[method]
-        )
-        for v1 in ("v1", "V1")
+        Route("/v1/{rest:path}", partial(answer, service), methods=[method])
         for method, answer in (("GET", _get), ("POST", _post))
     ]
 
 
 async def _get(service: Service, request: Request) -> Response:
     """Answer with status or metadata."""
-    version, of = _find(_STATUS, service, request)
+    version, of = _find(service, request, "", "/metadata")
     states = service.versions.states
     if of:
         _check_version(version, [service.versions.current.version])
@@ -97,36 +92,26 @@ def _metadata(service: Service) -> dict[str, Any]:
 
 async def _post(service: Service, request: Request) -> Response:
     """Answer a prediction."""
-    version, verb = _find(_PREDICT, service, request)
-    if verb.lower() != "predict":
-        raise RefusalError("This model answers only :predict.")
+    version, _ = _find(service, request, ":predict")
     return await service.answer(request, partial(_predict, version=version))
 
 
 def _find(
-    pattern: re.Pattern[str], service: Service, request: Request
+    service: Service, request: Request, *answered: str
 ) -> tuple[int | None, str]:
-    """Find the version and what is asked of it."""
+    """Find the version and what is asked of it, one of `answered`."""
     # In the path as it was sent, %2F is not a slash.
     raw = request.scope.get("raw_path") or request.url.path.encode()
     path = raw.decode("ascii", "replace")
-    found = pattern.fullmatch(path)
-    if found is None:
+    found = _PATH.fullmatch(path)
+    name, version, of = found.groups("") if found else ("", "", None)
+    if of not in answered:
         raise RefusalError(f"There is no {request.method} {path} here.")
-    name, version, label, of = found.groups("")
-    if label:
-        raise RefusalError(
-            f"There is no label {unquote(label)}; name a version's number."
-        )
     if unquote(name) != service.name:
         raise RefusalError(
             f"There is no model {unquote(name)} here.", status=404
         )
-    if not version:
-        return None, of
-    if len(version) > 19 or int(version) >= TOO_LARGE:
-        raise RefusalError(f"{version} is no number of a version.")
-    return int(version), of
+    return int(version) if version else None, of
 
 
 def _check_version(version: int | None, known: Collection[int]) -> None:
@@ -138,10 +123,8 @@ async def _predict(job: Job, version: int | None) -> Response:
     model, batcher = job.model, job.service.batcher
     _check_version(version, [model.version])
     fields = await job.apart(job.as_json)
-    signature = fields.get("signature_name", "")
-    if signature == "":
-        signature = DEFAULT_SIGNATURE
-    if not isinstance(signature, str) or signature not in model.signatures:
+    signature = str(fields.get("signature_name") or DEFAULT_SIGNATURE)
+    if signature not in model.signatures:
         raise RefusalError(
             "Expected signature_name to be one of "
             f"{', '.join(sorted(model.signatures))}; received {signature}."
@@ -161,20 +144,14 @@ async def _predict(job: Job, version: int | None) -> Response:
     outputs = await batcher.run(model, signature, rows)
     strict = job.request.query_params.get("nonfinite") == "null"
     columns: dict[str, list] = {
-        name: await job.apart(
-            list, map(partial(to_json, name, strict), outputs[name])
-        )
-        for name in sorted(outputs)
+        name: await job.apart(list, map(partial(to_json, strict), values))
+        for name, values in sorted(outputs.items())
     }
     return await job.respond(put_together(columns, "instances" in fields))
 
 
 def to_rows(request: Mapping[str, Any], names: Sequence[str]) -> list[Row]:
-    """Read the inputs of each text of a request, in the order of `names`.
-
-    Raises:
-        RefusalError: If they do not have a documented form.
-    """
+    """Read the inputs of each text of a request, in the order of `names`."""
     if ("instances" in request) == ("inputs" in request):
         raise RefusalError("Expected either instances or inputs.")
     if "instances" in request:
@@ -255,18 +232,16 @@ def put_together(columns: dict[str, list], as_rows: bool) -> dict[str, Any]:
     return {"predictions" if as_rows else "outputs": answer}
 
 
-def to_json(name: str, strict: bool, row: Any) -> Any:
+def to_json(strict: bool, row: Any) -> Any:
     """Turn a row of an output into a value or nested lists.
 
     If `strict`, NaN and infinities become null, which every parser reads.
     """
     if isinstance(row, bytes):
-        if name.endswith("_bytes"):
-            return {"b64": base64.b64encode(row).decode()}
         return row.decode("utf-8", "replace")
     # A part at a time: NumPy stops all other threads.
     if row.dtype == object or row.ndim > 1:
-        return [to_json(name, strict, each) for each in row]
+        return [to_json(strict, each) for each in row]
     if row.dtype.kind != "f":
         return row.tolist()
     # The shortest decimals leave out the digits that float64 adds.

@@ -44,28 +44,13 @@ class ServedModel:
     """A version of a model that many threads may call.
 
     TensorFlow Serving's loader loads it; no Python of ours takes part in an
-    answer.
-
-    Args:
-        path: Folder of the SavedModel, named by its version.
-        threads: Threads for one operator, 0 for one thread a core. All models
-            of a process use the number of the first.
-
-    Attributes:
-        version: Its number.
-        card: The export's model card; None if it has none.
-        signatures: `SignatureDef` by name, without SavedModel's initialiser.
-        padded: Names of the signatures with outputs such as `(B, T, S)`, which
-            are padded to the longest row of a batch.
-
-    Raises:
-        UserError: If it cannot run here, or takes anything but texts.
-            TensorFlow may raise anything else.
+    answer. `threads` are those of one operator, 0 for one a core; all models of
+    a process use the number of the first.
     """
 
     def __init__(self, path: pathlib.Path, threads: int = 0) -> None:
         self.version = int(path.name)
-        self.card = ModelCard.load(path)
+        self.card = ModelCard.load(path)  # None if it has none.
         if self.card:
             _check_machine(path, self.card)
         config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads)
@@ -74,8 +59,10 @@ class ServedModel:
             loaded = tf.compat.v1.saved_model.loader.load(
                 self._session, [tf.saved_model.SERVING], str(path)
             )
+        # `SignatureDef` by name, without SavedModel's initialiser.
         self.signatures = {}
         self._calls = {}
+        # Those with outputs such as (B, T, S), padded to the longest of a batch.
         self.padded = set()
         for name, signature in loaded.signature_def.items():
             if name.startswith("__"):
@@ -181,20 +168,7 @@ def _warm_up(model: ServedModel) -> None:
 
 
 class Versions:
-    """The versions in a folder, and the one that is served.
-
-    Args:
-        folder: Folder of all versions.
-        threads: As in `ServedModel`.
-
-    Attributes:
-        current: The version that is served.
-        states: For each version that was tried, by number, its state and, if
-            it could not be loaded, the reason.
-
-    Raises:
-        UserError: If there is no version, or the newest cannot be loaded.
-    """
+    """The versions in a folder, and the one that is served, `current`."""
 
     def __init__(self, folder: pathlib.Path, threads: int = 0) -> None:
         self.folder, self.threads = folder, threads
@@ -205,6 +179,7 @@ class Versions:
                 "hold a saved_model.pb; found none. Write one with "
                 "keras-transformer export."
             )
+        # Of each number that was tried, and the reason if it was not loaded.
         self.states: dict[int, tuple[str, str]] = {}
         self._users: collections.Counter[ServedModel] = collections.Counter()
         # The content that failed last, and when that was.
@@ -235,12 +210,7 @@ class Versions:
                 logger.exception("Could not look for a newer version")
 
     async def change_over(self) -> None:
-        """Serve the highest version, if it is not served yet.
-
-        Raises:
-            UserError: If it cannot be loaded; the current one stays.
-            OSError: If the folder cannot be read.
-        """
+        """Serve the highest version; if it cannot be loaded, raise why."""
         found = await asyncio.to_thread(find_versions, self.folder)
         if not found:
             return
