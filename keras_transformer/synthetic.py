@@ -149,9 +149,8 @@ def backtranslate(
 ) -> pathlib.Path:
     """Make a corpus of text and its translations into the source language.
 
-    The folder has the split `train` alone. The translations are its source
-    side, the text is its target side. Texts that are blank, or longer than the
-    run reads, are left out, and the log counts them. The same call again
+    The folder has the split `train` alone. Texts that are blank, or longer than
+    the run reads, are left out, and the log counts them. The same call again
     resumes after the last 1,000 texts that were translated.
 
     Example:
@@ -224,7 +223,7 @@ def _make(
 ) -> None:
     """Write a corpus of texts and their translations, unless it is there.
 
-    Its `others` are copied. Until the corpus is complete it is
+    `others` are splits to copy. Until the corpus is complete it is
     `FOLDER.unfinished`, where every chunk of texts has a file: a process that
     is killed loses one, and the next takes the others up. A folder of another
     `origin`, which is of a model, a text and so on, is refused.

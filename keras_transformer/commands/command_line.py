@@ -68,28 +68,20 @@ class Parser(argparse.ArgumentParser):
         return re.sub(r"`(\w+)`", called, message)
 
 
-def with_files(argv: list[str], inside: tuple[str, ...] = ()) -> list[str]:
+def with_files(argv: list[str]) -> list[str]:
     """Replace each `@FILE` by the arguments in the file.
 
     After `@` comes the path of a file or, if there is no such file, the name of
-    a recipe, with or without its `.args`. A file may name others. A `--corpus`
-    among the other words stands instead of those in files, and one in a later
-    file instead of those in earlier ones. `inside` are the files that the words
-    are from, each named by the one before.
+    a recipe, with or without its `.args`. A `--corpus` among the other words
+    stands instead of those in files, and one in a later file instead of those
+    in earlier ones.
     """
     arguments: list[str] = []
     has_corpus = any(map(_names_corpus, argv))
     for argument in reversed(argv):
         words = [argument]
         if argument.startswith("@"):
-            name = argument[1:]
-            if name in inside:
-                raise UserError(
-                    f"Expected a file of arguments that does not name itself, "
-                    f"received @{' with @'.join([*inside, name])}; leave one "
-                    "out."
-                )
-            words = with_files(_read(name), (*inside, name))
+            words = _read(argument[1:])
             if has_corpus:
                 words = _without_corpora(words)
             has_corpus = has_corpus or any(map(_names_corpus, words))

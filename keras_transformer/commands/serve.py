@@ -2,15 +2,15 @@
 
 import argparse
 import dataclasses
+import functools
 import logging
 import pathlib
 import re
 import shutil
 import signal
 import sys
-import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.commands import command_line, flags
 from keras_transformer.config import MAX_SOURCE_LENGTH, UserError
@@ -22,6 +22,7 @@ from keras_transformer.serving.limits import LIMITS, Limits
 
 if TYPE_CHECKING:
     from keras_transformer.run import Run
+    from keras_transformer.translation.translator import Translator
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -100,10 +101,8 @@ def run(args: argparse.Namespace) -> None:
             )
     name = files.model_name(args.run_dir or args.exported, args.name)
     limits = Limits(**flags.given(args, LIMITS))
-    for package in (
-        *("prometheus_client", "python_multipart", "sentencex"),
-        *("starlette", "uvicorn"),
-    ):
+    packages = "prometheus_client python_multipart sentencex starlette uvicorn"
+    for package in packages.split():
         extras.needs(package, "serve")
     # Without a handler, SIGTERM would not end a container's first process while
     # the model loads. Uvicorn raises it again when it has finished.
@@ -125,9 +124,9 @@ def run(args: argparse.Namespace) -> None:
         keep_exported(run, folder)
         if not args.ensemble:
             explain = explainer(args.run_dir)
-    path = args.batching_parameters or folder / BATCHING_FILE
-    given = args.batching_parameters is not None
-    batching = Batching.load(path) if given or path.exists() else Batching()
+    path, batching = args.batching_parameters, Batching()
+    if path or (path := folder / BATCHING_FILE).exists():
+        batching = Batching.load(path)
     # The session loader warns that it is outdated; an export resets this level.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     # Parallel batches share the cores: two threads that meet after every
@@ -207,25 +206,19 @@ def explainer(run_dir: pathlib.Path) -> Callable[[str, str], str]:
     from keras_transformer.run import Run
     from keras_transformer.viewing import viewer
 
-    lock = threading.Lock()
-    loaded: dict[str, Any] = {}
+    @functools.lru_cache(1)
+    def load(weights: str) -> "Translator":
+        run = Run(run_dir)
+        if run.chosen().identity != weights:
+            raise UserError(
+                f"Expected the weights {weights}, which translate here, but "
+                "the run has others by now; start the server again to explain "
+                "with them."
+            )
+        return run.translator()
 
     def explain(text: str, weights: str) -> str:
-        with lock:
-            if weights not in loaded:
-                loaded.clear()
-                run = Run(run_dir)
-                if run.chosen().identity != weights:
-                    raise UserError(
-                        f"Expected the weights {weights}, which translate "
-                        "here, but the run has others by now; start the "
-                        "server again to explain with them."
-                    )
-                loaded[weights] = run.translator()
-            translator = loaded[weights]
-        explanation = translator.explain(
-            text, max_source_length=MAX_SOURCE_LENGTH
-        )
-        return viewer.document(text, [explanation.to_html()])
+        found = load(weights).explain(text, max_source_length=MAX_SOURCE_LENGTH)
+        return viewer.document(text, [found.to_html()])
 
     return explain

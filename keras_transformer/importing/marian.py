@@ -169,8 +169,14 @@ def read(folder: pathlib.Path) -> Imported:
     settings = _settings(
         bytes(arrays.take(_SETTINGS)).rstrip(b"\0"), weights_path
     )
-    is_spm = vocabulary_path.suffix == ".spm"
-    ids = (_ids_of if is_spm else _vocabulary)(vocabulary_path)
+    spm = None
+    if vocabulary_path.suffix == ".spm":
+        spm = read_sentencepiece(vocabulary_path)
+        processor = sentencepiece.SentencePieceProcessor(model_proto=spm)
+        size = processor.GetPieceSize()
+        ids = {processor.IdToPiece(i): i for i in range(size)}
+    else:
+        ids = _vocabulary(vocabulary_path)
     pieces = _pieces(ids, vocabulary_path)
     settings.check(_FOLLOWED)
     settings.follow("tied-embeddings-all", [True])
@@ -186,17 +192,13 @@ def read(folder: pathlib.Path) -> Imported:
         positions="tensor2tensor",
         norm_epsilon=_EPSILON,
     )
-    weights = embedding(
-        arrays.take("Wemb"),
-        arrays.take("decoder_ff_logit_out_b").reshape(-1),
-        *(ids, pieces),
-        np.zeros(model.d_model),
-        model.positions,
-    )
+    table = arrays.take("Wemb")
+    bias = arrays.take("decoder_ff_logit_out_b").reshape(-1)
+    start = np.zeros(model.d_model)
+    weights = embedding(table, bias, ids, pieces, start, model.positions)
     weights |= arrays.layers(_NAMES, model)
     arrays.check_all_taken()
-    if is_spm:
-        spm = vocabulary_path.read_bytes()
+    if spm is not None:
         # Marian leaves tags to the sentencepiece model.
         tokenizer = PairedTokenizer(pack(spm, spm, pieces, has_tags=False))
     else:
@@ -237,14 +239,9 @@ def read_hugging_face(folder: pathlib.Path) -> Imported:
             "decoder_start_token_id",
             f"one of the {len(table)} rows of the embedding",
         )
-    weights = embedding(
-        table,
-        arrays.take("final_logits_bias").reshape(-1),
-        # Padding keeps its row: `MarianMTModel` counts it in its softmax.
-        *(ids, pieces),
-        table[start],
-        model.positions,
-    )
+    bias = arrays.take("final_logits_bias").reshape(-1)
+    # Padding keeps its row: `MarianMTModel` counts it in its softmax.
+    weights = embedding(table, bias, ids, pieces, table[start], model.positions)
     weights |= arrays.layers(_HF_NAMES, model)
     arrays.check_all_taken()
     path = folder / "tokenizer_config.json"
@@ -265,8 +262,7 @@ def embedding(
 ) -> dict[str, np.ndarray]:
     """Return the tied matrix and the bias of the logits, by our names.
 
-    Of theirs, `(R, D)` and `(R,)`, each id is a row. The decoder starts from
-    the embedding `start`, `(D,)`.
+    Of theirs, `(R, D)` and `(R,)`, each id is a row; `start` is `(D,)`.
     """
     if sorted(ids.values()) != list(range(len(table))):
         raise UserError(
@@ -313,15 +309,14 @@ def _paths(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
     """Find weights and vocabulary, as `decoder.yml` names them."""
     path = folder / DECODER
     said = _settings(read_bytes(path), path)
-
-    def named(setting: str) -> pathlib.Path:
+    found = []
+    for setting in ("models", "vocabs"):
         names = said.values.get(setting)
         if not isinstance(names, list) or len(set(map(str, names))) != 1:
             said.refuse(setting, "one, for both sides")
         # The paths come from the training machine; the files lie beside.
-        return folder / pathlib.PurePath(str(names[0])).name
-
-    return named("models"), named("vocabs")
+        found.append(folder / pathlib.PurePath(str(names[0])).name)
+    return found[0], found[1]
 
 
 def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
@@ -339,14 +334,6 @@ def _settings(content: bytes, path: pathlib.Path) -> Settings:
     found = parse_yaml(content, path)
     with refusing(path, "a file of settings"):
         return Settings(dict(found), path)
-
-
-def _ids_of(path: pathlib.Path) -> dict[str, int]:
-    """Read the ids of a sentencepiece model's pieces."""
-    model = sentencepiece.SentencePieceProcessor(
-        model_proto=read_sentencepiece(path)
-    )
-    return {model.IdToPiece(i): i for i in range(model.GetPieceSize())}
 
 
 def _vocabulary(path: pathlib.Path) -> dict[str, int]:

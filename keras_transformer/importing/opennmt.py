@@ -124,13 +124,8 @@ def read(folder: pathlib.Path) -> Imported:
                 array = arrays.take(f"model/{stack}/layer_norm/{part}")
                 weights[f"{stack}/norm/{part}"] = array
     arrays.check_all_taken()
-    vocabulary = pack(
-        source.sentencepiece,
-        target.sentencepiece,
-        pieces,
-        lacking=lacking,
-        has_tags=False,
-    )
+    models = source.sentencepiece, target.sentencepiece
+    vocabulary = pack(*models, pieces, lacking=lacking, has_tags=False)
     return Imported(model, weights, PairedTokenizer(vocabulary))
 
 

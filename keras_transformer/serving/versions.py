@@ -62,7 +62,7 @@ class ServedModel:
         # `SignatureDef` by name, without SavedModel's initialiser.
         self.signatures = {}
         self._calls = {}
-        # Those with outputs such as (B, T, S), padded to the longest of a batch.
+        # Those with outputs such as (B, T, S), padded to the longest row.
         self.padded = set()
         for name, signature in loaded.signature_def.items():
             if name.startswith("__"):

@@ -28,8 +28,12 @@ from keras_transformer.translation.text_batches import (
     source_ids,
     warn_of_cuts,
 )
-from keras_transformer.viewing.explanation import Explanation
-from keras_transformer.viewing.hypotheses import Alternative, Fate, Node
+from keras_transformer.viewing.explanation import (
+    Alternative,
+    Explanation,
+    Fate,
+    Node,
+)
 
 # Next tokens returned for every row, K.
 _LIKELIEST = 8

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.data.languages import language_of
-from keras_transformer.viewing.hypotheses import Node
 
 # The scripts, in the order in which they are joined.
 SCRIPTS = (
@@ -52,11 +51,6 @@ def _isolated(text: str, attributes: dict[str, str]) -> str:
     """Write a text whose direction does not touch what stands beside it."""
     said = "".join(f' {name}="{of}"' for name, of in attributes.items())
     return f"<bdi{said}>{html.escape(text)}</bdi>"
-
-
-def empty_end(nodes: Sequence[Node]) -> str:
-    """Say why a search wrote nothing, or why none of it is left."""
-    return "no hypothesis left" if nodes else "limit"
 
 
 def script() -> str:

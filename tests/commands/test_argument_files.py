@@ -55,20 +55,6 @@ NO_FILE = (
 NO_WORDS = "Expected arguments and # comments in .*x.args, found something"
 
 
-def test_a_file_may_name_a_recipe_and_override_it(tmp_path):
-    path = tmp_path / "mine"
-    path.write_text("@wmt14-en-de-base\n--steps 7 --corpus mine")
-    words = with_files(["--seed", "3", f"@{path}", "--steps", "5"])
-    recipe = with_files(["@wmt14-en-de-base"])
-    place = recipe.index("--corpus")
-    rest = [*recipe[:place], *recipe[place + 2 :]]
-    mine = ["--steps", "7", "--corpus", "mine"]
-    assert words == ["--seed", "3", *rest, *mine, "--steps", "5"]
-    path.write_text(f"@{path}")
-    with pytest.raises(UserError, match="that does not name itself, received"):
-        with_files([f"@{path}"])
-
-
 @pytest.mark.parametrize(
     "content, message", [(None, NO_FILE), (b"--corpus \xff", NO_WORDS)]
 )

@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras_transformer.config import BOS_ID, EOS_ID, Sampling
 from keras_transformer.run import Run
 from keras_transformer.translation.translator import Hypothesis
-from keras_transformer.viewing.hypotheses import Fate
+from keras_transformer.viewing.explanation import Fate
 
 TEXT = "the dog runs across die Wiese"
 OPTIONS = dict(beam_size=3, length_penalty=0.9, max_length=17)
