@@ -20,7 +20,7 @@ import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from keras_transformer.config import Search, SettingError, UserError
+from keras_transformer.config import Search, UserError
 from keras_transformer.data import lines
 from keras_transformer.data.texts import Pair, checked_texts
 from keras_transformer.machine import exhaustion, files
@@ -71,16 +71,10 @@ def distill(
         The student's run.
 
     Raises:
-        UserError: If the request makes no sense, or the folder holds
-            translations of another teacher, search or text.
+        UserError: If the folder holds other translations.
     """
     if not isinstance(teacher, Run):
         teacher = Run(teacher)
-    if pathlib.Path(run_dir).resolve() == teacher.path.resolve():
-        raise UserError(
-            "Expected another run_dir for the student than the teacher's, "
-            f"received {run_dir} for both."
-        )
     arguments = with_vocabulary(teacher, arguments)
     folder = pathlib.Path(run_dir) / DISTILLED
     begun = begun_config(run_dir)
@@ -171,22 +165,17 @@ def backtranslate(
         The path of the folder.
 
     Raises:
-        UserError: If the text cannot be read, or the folder holds other
-            translations.
+        UserError: If the folder holds other translations.
 
     Reference:
         [Sennrich et al., 2016](https://aclanthology.org/P16-1009/).
     """
     if not isinstance(reverse, Run):
         reverse = Run(reverse)
-    if options.get("n_best", 1) != 1:
-        raise SettingError(
-            "n_best", "1, a source for each text", options["n_best"]
-        )
     run, folder = reverse.config, pathlib.Path(os.path.abspath(output))
     lock_folder = folder.with_name(f"{folder.name}.lock")
-    limit = {"max_source_length": run.longest_source}
-    search = search_with(run.search, **{**limit, **options})
+    options.setdefault("max_source_length", run.longest_source)
+    search = search_with(run.search, **options)
     if isinstance(text, str | os.PathLike):
         lines.open_file(pathlib.Path(text), "`text`").close()
         texts = list(lines.read_texts(pathlib.Path(text)))

@@ -103,7 +103,7 @@ def test_what_cannot_be_distilled_is_one_sentence(teacher, corpus, tmp_path):
     with pytest.raises(kt.UserError, match="a vocabulary with the piece <x>"):
         kt.distill(teacher, student, corpus=[corpus, f"{corpus}:<x>"], **TINY)
     assert not student.exists()
-    with pytest.raises(kt.UserError, match="Expected another run_dir"):
+    with pytest.raises(kt.UserError, match="Expected a new run_dir"):
         kt.distill(teacher, teacher.path, corpus=corpus, **TINY)
 
 

@@ -189,11 +189,6 @@ def _served_run(args: argparse.Namespace) -> "Run | None":
             f"{args.exported}, which is one version; give "
             f"{args.exported.absolute().parent}."
         )
-    if not args.exported.is_dir():
-        raise UserError(
-            "Expected the folder of an export, found no folder "
-            f"{args.exported}; write one with keras-transformer export."
-        )
     return None
 
 

@@ -7,7 +7,7 @@ import logging
 import pathlib
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar
 
 from keras_transformer.config import UserError
 from keras_transformer.data.lines import open_file, read_lines
@@ -36,9 +36,8 @@ def open_input(
 ) -> tuple[BinaryIO, str, int | None]:
     """Open the text to translate: a file, or standard input for None.
 
-    Returns:
-        The open file, its name for errors, and the number of its lines if it
-        can be read twice.
+    Return it, its name for errors, and the number of its lines if it can be
+    read twice.
     """
     if path is None:
         if sys.stdin.isatty():
@@ -62,34 +61,24 @@ def open_pairs(
 ) -> tuple[Iterator[tuple[str, str]], int | None]:
     """Open two texts that belong together line by line, as `open_input` does.
 
-    Returns:
-        The pairs of lines and, if it can be known, their number. That one file
-        has more than the other may show only at the end of the pairs.
+    Return the pairs of lines and, if it can be known, their number. That one
+    has more lines than the other may show only at the end of the pairs.
     """
     file, name, total = open_input(one, stack, one_flag)
     other_file, other_name, other_total = open_input(other, stack, other_flag)
-    names = f"{one_flag} and {other_flag}"
+    unequal = UserError(
+        f"Expected as many lines in {one_flag} and {other_flag}, received more "
+        "in one of them; align the files."
+    )
     if None not in (total, other_total) and total != other_total:
-        raise UserError(
-            f"Expected as many lines in {names}, received {total} and "
-            f"{other_total}; align the files."
-        )
+        raise unequal
 
     def pairs() -> Iterator[tuple[str, str]]:
-        missing: Any = object()
-        every = itertools.zip_longest(
-            read_lines(file, name),
-            read_lines(other_file, other_name),
-            fillvalue=missing,
-        )
-        for number, pair in enumerate(every, start=1):
-            if missing in pair:
-                short = name if pair[0] is missing else other_name
-                raise UserError(
-                    f"Expected as many lines in {names}, found no line "
-                    f"{number} in {short}; align the files."
-                )
-            yield pair
+        sides = read_lines(file, name), read_lines(other_file, other_name)
+        try:
+            yield from zip(*sides, strict=True)
+        except ValueError:
+            raise unequal from None
 
     return pairs(), total
 

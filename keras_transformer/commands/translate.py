@@ -94,7 +94,16 @@ def run(args: argparse.Namespace) -> None:
         args.parser.error("expected FILE or --input FILE, received both")
     args.input = args.input or args.file
     opened, search = flags.prepare(args)
-    check_combination(args, search)
+    if args.prefixes and args.prefix is not None:
+        args.parser.error("expected --prefix or --prefixes, received both")
+    if args.split_sentences:
+        extras.needs("sentencex", "sentences")
+        sentences.check_alone(
+            n_best=search.n_best > 1,
+            prefix=args.prefix is not None,
+            prefixes=args.prefixes is not None,
+            alignment=args.alignment,
+        )
     with contextlib.ExitStack() as stack:
         rows, total = open_rows(args, stack)
         # Before the work, so that an unwritable place shows at once.
@@ -130,20 +139,6 @@ def run(args: argparse.Namespace) -> None:
             output.flush()
             progress.end_chunk(len(chunk))
     command_line.say_next("view", "--run-dir", args.run_dir, "TEXT")
-
-
-def check_combination(args: argparse.Namespace, search: Search) -> None:
-    """Refuse flags that exclude each other, or a missing package."""
-    if args.prefixes and args.prefix is not None:
-        args.parser.error("expected --prefix or --prefixes, received both")
-    if args.split_sentences:
-        extras.needs("sentencex", "sentences")
-        sentences.check_alone(
-            n_best=search.n_best > 1,
-            prefix=args.prefix is not None,
-            prefixes=args.prefixes is not None,
-            alignment=args.alignment,
-        )
 
 
 def open_rows(

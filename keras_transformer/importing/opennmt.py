@@ -24,6 +24,7 @@ Axes: D model width, V pieces of ours.
 import ast
 import json
 import pathlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -135,17 +136,17 @@ def read_heads(folder: pathlib.Path) -> int:
     advice = "copy that which OpenNMT-tf wrote into its model directory"
     with refusing(path, "the source of a model", advice=advice):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        calls = [x for x in ast.walk(tree) if isinstance(x, ast.Call)]
-        names = [ast.unparse(call.func) for call in calls]
-    models = []
-    for call, name in zip(calls, names, strict=True):
-        last = name.rpartition(".")[2]
-        if last == "get_model_from_catalog":
+        calls = [
+            (ast.unparse(call.func).rpartition(".")[2], call)
+            for call in ast.walk(tree)
+            if isinstance(call, ast.Call)
+        ]
+    for name, call in calls:
+        if name == "get_model_from_catalog":
             given = getattr(call.args[0], "value", None) if call.args else None
             settings = Settings({"model": given}, path)
             return _HEADS[settings.follow("model", _HEADS)]
-        if last == "Transformer" or name == "super().__init__":
-            models.append(call)
+    models = [call for x, call in calls if x in ("Transformer", "__init__")]
     if len(models) != 1:
         raise UserError(
             f"Expected in {path} a name of OpenNMT-tf's catalogue or one "
@@ -214,17 +215,14 @@ def read_source_end(data: Mapping[str, Any]) -> bool:
 
     Refuse sources that begin with a token, and targets without theirs.
     """
-    for side, wanted in (("source", False), ("target", True)):
-        name = f"{side}_sequence_controls"
-        controls = data.get(name) or {}
-        # If controls are given, a mark that is not among them is off.
-        start = controls.get("start", wanted and not controls)
-        end = controls.get("end", wanted and not controls)
-        if bool(start) != wanted or (wanted and not end):
-            Settings(data, "The model").refuse(
-                name, "start and end: true" if wanted else "start: false"
-            )
-    return bool((data.get("source_sequence_controls") or {}).get("end"))
+    names = "source_sequence_controls", "target_sequence_controls"
+    # If controls are given, a mark that is not among them is off.
+    source, target = (data.get(name) or {} for name in names)
+    if source.get("start"):
+        Settings(data, "The model").refuse(names[0], "start: false")
+    if target and not (target.get("start") and target.get("end")):
+        Settings(data, "The model").refuse(names[1], "start and end: true")
+    return bool(source.get("end"))
 
 
 def _sentencepiece(
@@ -286,13 +284,10 @@ def _variables(folder: pathlib.Path) -> dict[str, np.ndarray]:
         state = tf.train.latest_checkpoint(str(folder))
         reader = tf.train.load_checkpoint(state)
         for name in reader.get_variable_to_shape_map():
-            if (
-                name.startswith("model/")
-                and name.endswith(_SUFFIX)
-                and "/.OPTIMIZER_SLOT/" not in name
-            ):
-                array = np.asarray(reader.get_tensor(name), "float32")
-                found[name.removesuffix(_SUFFIX)] = array
+            ours, suffix, _ = name.partition(_SUFFIX)
+            # Those of the optimizer have a slot in between.
+            if ours.startswith("model/") and suffix and "/." not in ours:
+                found[ours] = np.asarray(reader.get_tensor(name), "float32")
     for name in [name for name in found if name.endswith("/kernel")]:
         zeros = np.zeros(found[name].shape[-1:], "float32")
         found.setdefault(f"{name.removesuffix('kernel')}bias", zeros)
@@ -316,9 +311,8 @@ def _names(norm_first: bool) -> Names:
 
 
 def _depth(arrays: Arrays, stack: str) -> int:
-    path = _LAYER.format(stack=stack, i="")[:-1]
-    found = (name for name in arrays.left if name.startswith(path))
-    return len({name.removeprefix(path).partition("/")[0] for name in found})
+    path = _LAYER.format(stack=stack, i="([0-9]+)")
+    return len({x[1] for x in map(re.compile(path).match, arrays.left) if x})
 
 
 def _pieces(source: Side, target: Side) -> list[str]:
@@ -330,16 +324,16 @@ def _pieces(source: Side, target: Side) -> list[str]:
 
 
 def _rows(
-    side: Side, pieces: Sequence[str], height: int, name: str
+    side: Side, pieces: Sequence[str], table: np.ndarray, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find our rows among theirs, `(V,)`, and which pieces they lack, `(V,)`.
 
     A piece that they lack has the row of the unknown one.
     """
     unknown = len(side.vocabulary)
-    if height != unknown + 1:
+    if len(table) != unknown + 1:
         raise UserError(
-            f"Expected a {name} of {height - 1} lines, as the checkpoint's "
+            f"Expected a {name} of {len(table) - 1} lines, as the checkpoint's "
             f"matrix has, received {unknown}; give the one that the model was "
             "trained with."
         )
@@ -367,10 +361,8 @@ def _embeddings(
         of_output = arrays.take(f"{_OUTPUT}/kernel").T
     zeros = np.zeros(len(of_output), "float32")
     bias = arrays.left.pop(f"{_OUTPUT}/bias", zeros)
-    reads, unread = _rows(source, pieces, len(of_source), "source_vocabulary")
-    writes, unwritten = _rows(
-        target, pieces, len(of_target), "target_vocabulary"
-    )
+    reads, unread = _rows(source, pieces, of_source, "source_vocabulary")
+    writes, unwritten = _rows(target, pieces, of_target, "target_vocabulary")
     weights = logits(of_output, bias, writes, unwritten)
     if of_output is not of_source or source.vocabulary != target.vocabulary:
         weights["source_embedding/table"] = of_source[reads]

@@ -15,10 +15,7 @@ import tensorflow as tf
 from keras_transformer.config import UserError
 from keras_transformer.importing import marian, opennmt
 from keras_transformer.importing.imported import Imported
-from keras_transformer.importing.source_files import (
-    check_folder,
-    refusing,
-)
+from keras_transformer.importing.source_files import check_folder, refusing
 from keras_transformer.machine import extras, files
 from keras_transformer.model import Transformer
 from keras_transformer.runs import layout
@@ -55,8 +52,7 @@ def import_run(
         The path of the run directory.
 
     Raises:
-        UserError: If the model cannot be read or imported exactly, a language
-            is not known, or `run_dir` is not empty.
+        UserError: If the model cannot be imported exactly.
     """
     path = layout.check_empty(run_dir)
     directory = pathlib.Path(directory)

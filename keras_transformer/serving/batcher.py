@@ -85,10 +85,6 @@ class Batcher:
         time, and one for all of them where it is not the only one. If
         cancelled, a request leaves the queue. Without room it is refused.
         """
-        if not rows:
-            blank = (b"",) * len(model.inputs(signature))
-            outputs = await self.run(model, signature, [blank])
-            return {name: values[:0] for name, values in outputs.items()}
         # Padding shows how long the longest text of a batch is. Such a batch
         # therefore holds the texts of one request only.
         alone = object() if signature in model.padded else None

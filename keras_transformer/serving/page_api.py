@@ -50,8 +50,7 @@ _MOST_EXPLANATIONS = 4
 
 def viewer_policy() -> str:
     """Write a viewer's policy: its own script, by hash, and nothing else."""
-    # The text between the tags.
-    script = f"\n{viewer.script()}".encode()
+    script = f"\n{viewer.script()}".encode()  # The text between the tags.
     digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; "

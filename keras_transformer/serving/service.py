@@ -156,9 +156,6 @@ class Job:
         # Starlette's parser of parts wants a thread without a running loop.
         kind = self.request.headers.get("content-type", "")
         self.is_long = kind.lower().startswith("multipart/")
-        announced = self.request.headers.get("content-length", "")
-        if announced.isdecimal():
-            self._check_size(int(announced[:20]))
         try:
             await asyncio.wait_for(
                 self._read(), self.service.limits.body_seconds
@@ -191,7 +188,13 @@ class Job:
         service = self.service
         service.held += size - self._held
         self._held = size
-        self._check_size(size)
+        most = service.limits.max_body_bytes
+        if size > most:
+            raise RefusalError(
+                f"Expected a body of at most {most} bytes, received more; send "
+                "less at a time.",
+                status=413,
+            )
         self.is_long = self.is_long or size > _SHORT
         if size > _SHORT and service.held > service.limits.max_bytes_held:
             raise RefusalError(
@@ -199,15 +202,6 @@ class Job:
                 status=503,
                 retry=True,
                 close=True,
-            )
-
-    def _check_size(self, size: int) -> None:
-        most = self.service.limits.max_body_bytes
-        if size > most:
-            raise RefusalError(
-                f"Expected a body of at most {most} bytes, received more; send "
-                "less at a time.",
-                status=413,
             )
 
     def check_texts(self, count: int, what: str = "") -> None:

@@ -46,11 +46,25 @@ def routes(service: Service) -> list[Route]:
 async def _get(service: Service, request: Request) -> Response:
     """Answer with status or metadata."""
     version, of = _find(service, request, "", "/metadata")
-    states = service.versions.states
+    model, states = service.versions.current, service.versions.states
+    _check_version(version, [model.version] if of else states)
     if of:
-        _check_version(version, [service.versions.current.version])
-        return json_response(_metadata(service))
-    _check_version(version, states)
+        signatures = {
+            # Protobuf's own rules write 64-bit numbers as strings.
+            key: json_format.MessageToDict(
+                signature,
+                preserving_proto_field_name=True,
+                always_print_fields_with_no_presence=True,
+            )
+            for key, signature in model.signatures.items()
+        }
+        spec = {"name": service.name, "signature_name": ""}
+        return json_response(
+            {
+                "model_spec": {**spec, "version": str(model.version)},
+                "metadata": {"signature_def": {"signature_def": signatures}},
+            }
+        )
     return json_response(
         {
             "model_version_status": [
@@ -67,27 +81,6 @@ async def _get(service: Service, request: Request) -> Response:
             ]
         }
     )
-
-
-def _metadata(service: Service) -> dict[str, Any]:
-    model = service.versions.current
-    signatures = {
-        # Protobuf's own rules write 64-bit numbers as strings.
-        key: json_format.MessageToDict(
-            signature,
-            preserving_proto_field_name=True,
-            always_print_fields_with_no_presence=True,
-        )
-        for key, signature in model.signatures.items()
-    }
-    return {
-        "model_spec": {
-            "name": service.name,
-            "signature_name": "",
-            "version": str(model.version),
-        },
-        "metadata": {"signature_def": {"signature_def": signatures}},
-    }
 
 
 async def _post(service: Service, request: Request) -> Response:
@@ -156,7 +149,20 @@ def to_rows(request: Mapping[str, Any], names: Sequence[str]) -> list[Row]:
         raise RefusalError("Expected either instances or inputs.")
     if "instances" in request:
         return _from_instances(request["instances"], names)
-    return _from_inputs(request["inputs"], names)
+    inputs = request["inputs"]
+    if not _is_object(inputs):
+        inputs = {names[0]: inputs} if len(names) == 1 else {}
+    columns = []
+    for name in names:
+        column = inputs.get(name)
+        if not isinstance(column, list) or not column:
+            raise RefusalError(f"Expected a list of texts as the input {name}.")
+        columns.append([_text(value) for value in column])
+    if len(set(map(len, columns))) > 1:
+        raise RefusalError(
+            f"Expected as many texts in each of {', '.join(names)}."
+        )
+    return list(zip(*columns, strict=True))
 
 
 def _from_instances(instances: Any, names: Sequence[str]) -> list[Row]:
@@ -173,22 +179,6 @@ def _from_instances(instances: Any, names: Sequence[str]) -> list[Row]:
             )
         rows.append(tuple(_text(row[name]) for name in names))
     return rows
-
-
-def _from_inputs(inputs: Any, names: Sequence[str]) -> list[Row]:
-    if not _is_object(inputs):
-        inputs = {names[0]: inputs} if len(names) == 1 else {}
-    columns = []
-    for name in names:
-        column = inputs.get(name)
-        if not isinstance(column, list):
-            raise RefusalError(f"Expected a list of texts as the input {name}.")
-        columns.append([_text(value) for value in column])
-    if len(set(map(len, columns))) > 1:
-        raise RefusalError(
-            f"Expected as many texts in each of {', '.join(names)}."
-        )
-    return list(zip(*columns, strict=True))
 
 
 def _is_object(value: Any) -> bool:

@@ -152,25 +152,14 @@ class Explanation:
         return found[::-1]
 
     def attention(self, hypothesis: int = 0) -> HypothesisAttention:
-        """Return all attention of a hypothesis that was returned.
-
-        Args:
-            hypothesis: Its rank, from 0.
-
-        Raises:
-            ValueError: If there is no such hypothesis.
-        """
+        """Return all attention of a hypothesis, by its rank from 0."""
         rank = checked_number("hypothesis", hypothesis, len(self.leaves))
         return self.attention_of(self.leaves[rank])
 
     def attention_of(self, node: int) -> HypothesisAttention:
         """Return all attention of the pieces written up to `node`.
 
-        Args:
-            node: Its number; -1 for the start, where nothing was written.
-
-        Raises:
-            ValueError: If there is no such node.
+        Of the start, where nothing was written, the number is -1.
         """
         if not -1 <= node < len(self.nodes):
             raise ValueError(
@@ -196,8 +185,7 @@ class Explanation:
             path: The file to write or replace.
 
         Raises:
-            UserError: If `path` is a folder, or nothing can be written there,
-                for example because its folder does not exist.
+            UserError: If nothing can be written there.
         """
         text = viewer.document(self.source, [self.to_html()])
         try:

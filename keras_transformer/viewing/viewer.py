@@ -21,17 +21,9 @@ from keras_transformer.data.languages import language_of
 
 # The scripts, in the order in which they are joined.
 SCRIPTS = (
-    "data.js",
-    "elements.js",
-    "lines.js",
-    "summary.js",
-    "grid.js",
-    "heat_map.js",
-    "head.js",
-    "steps.js",
-    "tree.js",
-    "figures.js",
-    "viewer.js",
+    *("data.js", "elements.js", "lines.js", "summary.js", "grid.js"),
+    *("heat_map.js", "head.js", "steps.js", "tree.js"),
+    *("figures.js", "viewer.js"),
 )
 TRUNCATED = "The source was too long: only its beginning was translated."
 
@@ -68,21 +60,17 @@ def _file(name: str) -> str:
 
 
 def fragment(facts: dict[str, Any], weights: str) -> str:
-    """Make the HTML that a notebook shows.
+    """Make the HTML that a notebook shows, of the data that `data.js` reads.
 
-    One page may hold several, even the same one twice.
-
-    Args:
-        facts: The data that `data.js` reads, besides the weights.
-        weights: The text of `pack`.
+    `weights` are those of `pack`. One page may hold several, even the same one
+    twice.
     """
     cut = TRUNCATED if facts["truncated"] else ""
-    still = _still(facts, cut)
     style = _file("viewer.css")
     data = json_for_script({**facts, "cut": cut, "style": style})
     return (
         '<div class="keras-transformer-viewer">\n'
-        f"{still}"
+        f"{_still(facts, cut)}"
         f'<script type="application/json">{data}</script>\n'
         f'<script type="text/plain">{weights}</script>\n'
         "</div>\n"
@@ -144,20 +132,11 @@ def _shortened(text: str) -> str:
 
 
 def pack(encoder: np.ndarray, cross: np.ndarray, decoder: np.ndarray) -> str:
-    """Pack all weights and the entropy of each row.
+    """Pack all weights and the entropy of each row, as base64 of a zlib stream.
 
     The entropies of the three come first, then their weights, in this order
-    and without gaps.
-
-    Args:
-        encoder: float32 `(L, H, S, S)`.
-        cross: float32 `(L, H, R, S)`.
-        decoder: float32 `(L, H, R, T)`.
-
-    Returns:
-        Base64 of a zlib stream. Entropies are little-endian uint16 in
-        thousandths of a bit, weights uint8 in 1/255, so no weight is wrong by
-        more than 1/510.
+    and without gaps. Entropies are little-endian uint16 in thousandths of a
+    bit, weights uint8 in 1/255, so no weight is wrong by more than 1/510.
     """
     kinds = (encoder, cross, decoder)
     entropies = [np.rint(1_000 * entropy(kind)) for kind in kinds]

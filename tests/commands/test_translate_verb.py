@@ -168,18 +168,13 @@ def test_as_many_prefixes_as_lines_are_needed(
 
     both = ["--input", source_file, "--prefixes", prefixes]
     assert run("translate", run_dir, *both) == 2
-    assert capsys.readouterr().err == (
-        "error: Expected as many lines in --input and --prefixes, received 8 "
-        "and 3; align the files.\n"
-    )
+    said = "error: Expected as many lines in --input and --prefixes"
+    assert capsys.readouterr().err.startswith(said)
     # Nobody knows the number of lines on standard input.
     give(monkeypatch, b"a dog\n" * 2)
     replace_translator(monkeypatch, lambda texts: [])
     assert run("translate", run_dir, "--prefixes", prefixes) == 2
-    assert capsys.readouterr().err.endswith(
-        "error: Expected as many lines in --input and --prefixes, found no "
-        "line 3 in standard input; align the files.\n"
-    )
+    assert said in capsys.readouterr().err
 
 
 def test_lines_that_are_cut_are_named(

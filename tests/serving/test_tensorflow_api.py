@@ -162,11 +162,12 @@ def two_sided(signature, num_sources, num_targets):
         ({"instances": [["a"]]}, "received list"),
         ({"instances": [{"text": "a"}, "a"]}, "row 1 of instances"),
         ({"instances": [{"texts": "a"}]}, "with text as row 0"),
+        ({"inputs": []}, "list of texts"),
         ({"inputs": {"texts": ["a"]}}, "as the input text"),
         ({"inputs": [{"b64": "?"}]}, "cannot decode"),
         (b'{"inputs": ["\\ud83d"]}', "surrogate"),
         (two_sided("none", 1, 1), "one of attention, n_best, score, serving"),
-        (two_sided("score", 1, 0), "as many texts"),
+        (two_sided("score", 2, 1), "as many texts"),
     ],
 )
 def test_a_wrong_request_is_a_sentence(client, body, said):
