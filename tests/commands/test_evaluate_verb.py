@@ -156,7 +156,7 @@ def test_another_corpus_leaves_the_runs_own_results_as_they_are(
 
     assert run("evaluate", run_dir, "--corpus", corpus) == 0
     before = (run_dir / "evaluation" / "test" / "scores.json").read_bytes()
-    scores = Run(run_dir).card(average=None).scores
+    scores = Run(run_dir).card().scores
     for _ in range(2):
         assert run("evaluate", run_dir, "--corpus", other) == 0
 

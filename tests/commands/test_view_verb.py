@@ -24,7 +24,7 @@ def test_view_writes_one_page_with_every_text_and_its_translations(
     for hypotheses in expected:
         for text, score in hypotheses:
             assert html.escape(text) in page
-            assert f"{score:.4f}" in page
+            assert f"{score:.5f}"[:-1] in page  # As JSON, in 5 decimals.
     before = page
     assert run("view", run_dir, "the dog", "--output", output) == 2
     assert "Expected a new file as --output" in capsys.readouterr().err

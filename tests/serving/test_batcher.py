@@ -151,8 +151,3 @@ async def test_a_padded_answer_tells_nothing_of_other_clients():
     # As one batch would have padded it, though they were two.
     expected = [[1, 0, 0], *[[1, 2, 0]] * 3, [1, 2, 3]]
     assert several["codes"].tolist() == expected
-
-
-async def test_no_text_has_no_answers_of_the_right_shape():
-    found = await Batcher(BATCHING).run(StillModel(), "matrix", [])
-    assert found["codes"].shape == (0, 0)
