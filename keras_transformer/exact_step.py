@@ -221,7 +221,10 @@ class ExactModel(keras_internals.BuiltFromSpec):
         }
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
-        # Keras does not compile a loaded model that overrides `compile`.
+        # Keras does not compile a loaded model that overrides `compile`, and
+        # finds only what has been registered.
+        from keras_transformer import optimizers as optimizers
+
         config = keras.saving.deserialize_keras_object(config)
         seeds = config.pop("seeds", ())
         self.compile(**config)

@@ -5,6 +5,7 @@ All are means over the real tokens.
 Axes: B batch, T target length, D model width, V vocabulary, N = B·T tokens.
 """
 
+import functools
 from typing import Any
 
 import keras
@@ -41,46 +42,43 @@ def token_cross_entropies(
         specially.
     """
     vocab_size = logits.shape[-1]
-    smoothing = float(label_smoothing)
-    flat_target = _flat(target)  # (N,)
-
-    @ops.custom_gradient
-    def cross_entropies(logits):
-        probabilities = ops.softmax(logits)  # (N, V)
-        # The largest entry is at least 1 / V: its logarithm is always finite,
-        # and it saves another pass for the sum of exponentials.
-        log_sum_exp = ops.max(logits, axis=-1) - ops.log(
-            ops.max(probabilities, axis=-1)
-        )
-        at_target = _pick(logits, flat_target)
-        plain = log_sum_exp - at_target
-        smoothed = plain
-        if smoothing:
-            smoothed = plain + smoothing * (
-                at_target - ops.mean(logits, axis=-1)
-            )
-
-        def gradient(*args, upstream=None):
-            if upstream is None:
-                (upstream,) = args
-            upstream = upstream[0][:, None]  # (N, 1)
-            gradient = probabilities * upstream
-            if smoothing:
-                gradient = gradient - upstream * (smoothing / vocab_size)
-            at_target = _pick(gradient, flat_target) - upstream[:, 0] * (
-                1.0 - smoothing
-            )
-            rows = ops.arange(ops.shape(flat_target)[0], dtype="int32")
-            indices = ops.stack([rows, flat_target], axis=-1)
-            return ops.scatter_update(gradient, indices, at_target)
-
-        # Return one tensor: backends disagree on the gradients of several.
-        return ops.stack([smoothed, plain]), gradient
-
+    flat_target, smoothing = _flat(target), float(label_smoothing)
     flat_logits = ops.reshape(ops.cast(logits, "float32"), (-1, vocab_size))
-    smoothed, plain = ops.unstack(cross_entropies(flat_logits), 2)
-    shape = ops.shape(target)
-    return ops.reshape(smoothed, shape), ops.reshape(plain, shape)
+    losses = ops.custom_gradient(
+        lambda logits: _cross_entropies(flat_target, smoothing, logits)
+    )
+    return _shaped(losses(flat_logits), target)
+
+
+def _cross_entropies(target, smoothing, logits):
+    """Return both losses `(2, N)` of `(N,)`, `(N, V)`, and their gradient."""
+    probabilities = ops.softmax(logits)  # (N, V)
+    # The largest entry is at least 1 / V: its logarithm is always finite, and
+    # it saves another pass for the sum of exponentials.
+    log_sum_exp = ops.max(logits, axis=-1) - ops.log(
+        ops.max(probabilities, axis=-1)
+    )
+    at_target = _pick(logits, target)
+    plain = log_sum_exp - at_target
+    smoothed = plain
+    if smoothing:
+        smoothed = plain + smoothing * (at_target - ops.mean(logits, axis=-1))
+    gradient = functools.partial(_gradient, target, smoothing, probabilities)
+    # Return one tensor: backends disagree on the gradients of several.
+    return ops.stack([smoothed, plain]), gradient
+
+
+def _gradient(target, smoothing, probabilities, *args, upstream=None):
+    """Return the gradient of the logits, `(N, V)`."""
+    upstream = _upstream(args, upstream)
+    gradient = probabilities * upstream
+    if smoothing:
+        vocab_size = probabilities.shape[-1]
+        gradient = gradient - upstream * (smoothing / vocab_size)
+    at_target = _pick(gradient, target) - upstream[:, 0] * (1.0 - smoothing)
+    rows = ops.arange(ops.shape(target)[0], dtype="int32")
+    indices = ops.stack([rows, target], axis=-1)
+    return ops.scatter_update(gradient, indices, at_target)
 
 
 def tied_cross_entropies(
@@ -106,56 +104,73 @@ def tied_cross_entropies(
         counts as that number, 87 nats.
     """
     vocab_size, width = table.shape
-    dtype = features.dtype
-    smoothing = float(label_smoothing)
-    flat_target = _flat(target)  # (N,)
-
-    @ops.custom_gradient
-    def cross_entropies(features, table, at_target):
-        kernel = ops.cast(table, dtype)
-        logits = ops.matmul(ops.cast(features, dtype), ops.transpose(kernel))
-        probabilities = ops.softmax(ops.cast(logits, "float32"))  # (N, V)
-        plain = -ops.log(ops.maximum(_pick(probabilities, flat_target), _LEAST))
-        mean = ops.mean(table, axis=0, keepdims=True)  # (1, D)
-        smoothed = plain + smoothing * ops.sum(
-            features * (at_target - mean), axis=-1
-        )
-
-        def gradient(*args, upstream=None):
-            if upstream is None:
-                (upstream,) = args
-            upstream = upstream[0][:, None]  # (N, 1)
-            weighted = upstream * features
-            p = ops.cast(probabilities, dtype)
-            expected = ops.cast(ops.matmul(p, kernel), "float32")
-            to_table = ops.matmul(ops.transpose(p), ops.cast(weighted, dtype))
-            return (
-                upstream
-                * (expected - smoothing * mean - (1 - smoothing) * at_target),
-                ops.cast(to_table, "float32")
-                - smoothing / vocab_size * ops.sum(weighted, axis=0),
-                (smoothing - 1) * weighted,
-            )
-
-        return ops.stack([smoothed, plain]), gradient
-
+    flat_target = _flat(target)
+    smoothing, dtype = float(label_smoothing), features.dtype
+    losses = ops.custom_gradient(
+        lambda *values: _tied(flat_target, smoothing, dtype, *values)
+    )
     # A variable's value.
     table = ops.cast(ops.reshape(table, (vocab_size, width)), "float32")
-    smoothed, plain = ops.unstack(
-        cross_entropies(
-            ops.cast(ops.reshape(features, (-1, width)), "float32"),
-            table,
-            ops.take(table, flat_target, axis=0),  # (N, D)
-        ),
-        2,
+    found = losses(
+        ops.cast(ops.reshape(features, (-1, width)), "float32"),
+        table,
+        ops.take(table, flat_target, axis=0),  # (N, D)
     )
-    shape = ops.shape(target)
-    return ops.reshape(smoothed, shape), ops.reshape(plain, shape)
+    return _shaped(found, target)
+
+
+def _tied(target, smoothing, dtype, features, table, at_target):
+    """Return both losses `(2, N)` of features `(N, D)`, and their gradient."""
+    kernel = ops.cast(table, dtype)
+    logits = ops.matmul(ops.cast(features, dtype), ops.transpose(kernel))
+    probabilities = ops.softmax(ops.cast(logits, "float32"))  # (N, V)
+    plain = -ops.log(ops.maximum(_pick(probabilities, target), _LEAST))
+    mean = ops.mean(table, axis=0, keepdims=True)  # (1, D)
+    smoothed = plain + smoothing * ops.sum(
+        features * (at_target - mean), axis=-1
+    )
+    return ops.stack(
+        [smoothed, plain]
+    ), lambda *args, upstream=None: _tied_gradient(
+        *(_upstream(args, upstream), smoothing, features, kernel),
+        *(at_target, probabilities, mean),
+    )
+
+
+def _tied_gradient(
+    upstream, smoothing, features, kernel, at_target, probabilities, mean
+):
+    """Return the gradients of features, table and its target rows."""
+    weighted = upstream * features
+    p = ops.cast(probabilities, kernel.dtype)
+    expected = ops.cast(ops.matmul(p, kernel), "float32")
+    to_table = ops.matmul(ops.transpose(p), ops.cast(weighted, kernel.dtype))
+    return (
+        upstream * (expected - smoothing * mean - (1 - smoothing) * at_target),
+        ops.cast(to_table, "float32")
+        - smoothing / kernel.shape[0] * ops.sum(weighted, axis=0),
+        (smoothing - 1) * weighted,
+    )
+
+
+def _upstream(args, upstream):
+    """Return the gradient of the smoothed losses `(N, 1)`.
+
+    PyTorch gives that of both losses by its name, other backends give it alone.
+    """
+    return (args[0] if upstream is None else upstream)[0][:, None]
 
 
 def _flat(target):
     """Flatten ids, those below 0 as padding: `(B, T)` to int32 `(N,)`."""
     return ops.maximum(ops.cast(ops.reshape(target, (-1,)), "int32"), PAD_ID)
+
+
+def _shaped(losses, target):
+    """Return both losses `(2, N)` in the shape of the target."""
+    return tuple(
+        ops.reshape(loss, ops.shape(target)) for loss in ops.unstack(losses, 2)
+    )
 
 
 def _pick(rows, columns):

@@ -17,9 +17,6 @@ import keras
 from keras import ops
 
 from keras_transformer import layers, masks
-
-# Imported for `keras.models.load_model`, which finds what is registered.
-from keras_transformer import optimizers as optimizers
 from keras_transformer.config import (
     EOS_ID,
     LAYER_SETTINGS,
@@ -28,8 +25,6 @@ from keras_transformer.config import (
 )
 from keras_transformer.exact_step import ExactModel, pair_of_ids
 from keras_transformer.keras_internals import Tensor
-from keras_transformer.layers.restricted import at_most
-from keras_transformer.presets import preset_of
 from keras_transformer.replicas import Dropout
 from keras_transformer.settings import with_settings
 
@@ -155,6 +150,8 @@ class Transformer(ExactModel):
         Returns:
             A built model with fresh weights.
         """
+        from keras_transformer.presets import preset_of
+
         return cls(**{**preset_of(preset).model.as_given(), **overrides})
 
     def build(self, input_shape: Any = None) -> None:
@@ -392,6 +389,8 @@ class Transformer(ExactModel):
         if own is None:
             positions = position + 1
             if restriction is not None:
+                from keras_transformer.layers.restricted import at_most
+
                 positions = at_most(positions, restriction)
             slots = ops.arange(positions * beams) % beams
             own = ops.equal(slots, ops.arange(beams)[:, None])[None]

@@ -9,6 +9,7 @@ import dataclasses
 import difflib
 import functools
 import inspect
+import math
 import numbers
 import os
 import pathlib
@@ -109,12 +110,6 @@ def kind_of(field: dataclasses.Field) -> tuple[type, bool]:
     return kinds[0], field.default is None
 
 
-def within_of(field: dataclasses.Field) -> str | None:
-    """Return the interval of a setting's numbers."""
-    is_count = kind_of(field)[0] is int
-    return setting_of(field).within or ("[1, inf)" if is_count else None)
-
-
 def check_settings(configuration: Any) -> None:
     """Check every setting of a new configuration; give it its field's type."""
     for field in dataclasses.fields(configuration):
@@ -125,8 +120,7 @@ def check_settings(configuration: Any) -> None:
 
 def checked_value(field: dataclasses.Field, value: Any) -> Any:
     """Convert a setting to the type of its field, as `5.0` and NumPy's 5."""
-    kind, may_be_none = kind_of(field)
-    about, within = setting_of(field), within_of(field)
+    (kind, may_be_none), about = kind_of(field), setting_of(field)
     if value is None and may_be_none:
         return None
     if about.several and not about.or_object:
@@ -137,74 +131,64 @@ def checked_value(field: dataclasses.Field, value: Any) -> Any:
     if about.or_object and _as(kind, value) is None:
         return value
     converted = of_kind(field.name, kind, value)
-    expected = None
     if about.choices and converted not in about.choices:
-        expected = f"one of {', '.join(about.choices)}"
-    elif within and not _is_within(converted, within):
-        expected = f"in {within}"
-        if within.endswith("inf)"):
-            least = "at least" if within[0] == "[" else "above"
-            finite = " and finite" if kind is float else ""
-            expected = f"{least} {within[1:].split(',')[0]}{finite}"
-    elif kind is int and converted >= TOO_LARGE:
-        expected = "below 2^63"
-    if expected:
-        raise SettingError(field.name, expected, value)
+        one_of = f"one of {', '.join(about.choices)}"
+        raise SettingError(field.name, one_of, value)
+    if kind is int or about.within:
+        _check_range(field.name, converted, about.within or "[1, inf)")
     return converted
 
 
+# The first whole number that an int64 of TensorFlow cannot be.
+TOO_LARGE = 2**63
 _KINDS = {
-    int: "a whole number",
-    float: "a number",
+    int: "a whole number below 2^63",
+    float: "a number below 2^63",
     bool: "True or False",
     str: "text",
     pathlib.Path: "a path",
 }
-# The first whole number that an int64 of TensorFlow cannot be.
-TOO_LARGE = 2**63
 
 
 def of_kind(name: str, kind: type, value: Any) -> Any:
     """Convert an argument as a setting's value, or refuse its type."""
     converted = _as(kind, value)
     if converted is None:
-        expected = _KINDS.get(kind, f"a {kind.__name__}")
-        raise SettingError(name, expected, value)
+        raise SettingError(name, _KINDS.get(kind, f"a {kind.__name__}"), value)
     return converted
 
 
 def whole_number(name: str, value: Any, least: int = 1) -> int:
     """Check an argument that counts something."""
     number = of_kind(name, int, value)
-    if number < least:
-        raise SettingError(name, f"at least {least}", value)
-    if number >= TOO_LARGE:
-        raise SettingError(name, "below 2^63", value)
+    _check_range(name, number, f"[{least}, inf)")
     return number
 
 
 def _as(kind: type, value: Any) -> Any:
     """Convert `value` to `kind`; return None if it is something else."""
     if kind in (int, float):
-        if isinstance(value, bool) or not isinstance(value, numbers.Real):
-            return None
-        try:
-            number = kind(value)  # type: ignore
-        except (OverflowError, ValueError):
-            return None
-        return None if kind is int and number != value else number
+        is_one = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        if is_one and not TOO_LARGE <= abs(value) < math.inf:
+            return kind(value) if kind is float or value % 1 == 0 else None
+        return None
     if kind is pathlib.Path and isinstance(value, str | os.PathLike):
         return pathlib.Path(value)
     return value if kind is Any or isinstance(value, kind) else None
 
 
-def _is_within(value: float, within: str) -> bool:
+def _check_range(name: str, value: float, within: str) -> None:
     low, high = (float(end) for end in within[1:-1].split(", "))
-    return (
-        low < value < high  # NaN is nowhere.
-        or (within[0] == "[" and value == low)
-        or (within[-1] == "]" and value == high)
-    )
+    is_low = within[0] == "[" and value == low
+    is_high = within[-1] == "]" and value == high
+    if low < value < high or is_low or is_high:  # NaN is nowhere.
+        return
+    expected = f"in {within}"
+    if within.endswith("inf)"):
+        expected = f"{'at least' if within[0] == '[' else 'above'} {low:g}"
+        if isinstance(value, float):
+            expected += " and finite"
+    raise SettingError(name, expected, value)
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -252,40 +236,32 @@ def _spelled_out(target: Target, fields: list[dataclasses.Field]) -> Target:
     function: Any = target.__init__ if is_class else target  # type: ignore
     signature = inspect.signature(function)
     own = dict(signature.parameters)
-    del own["settings"]
+    settings = own.pop("settings")
     left = [field for field in fields if field.name not in own]
-    parameters = [*own.values(), *map(_parameter_of, left)]
+    parameters = [*own.values(), *(_parameter_of(field) for field in left)]
     if is_class:
-        rest = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
-        parameters.append(rest)
+        parameters.append(settings.replace(name="kwargs"))
     function.__signature__ = signature.replace(parameters=parameters)
     if target.__doc__:  # Not under python -OO.
+        lines = "\n".join([*map(_line_of, left), ""])
         target.__doc__ = re.sub(
-            r"^ +\*\*settings: .*\n(?: {12,}.*\n)*",
-            lambda _: "".join(map(_line_of, left)),
+            r"(?m)^ +\*\*settings: .*\n(?: {12,}.*\n)*",
+            lambda _: lines,
             target.__doc__,
-            flags=re.MULTILINE,
         )
     return target
 
 
 def _parameter_of(field: dataclasses.Field) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(
-        field.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=field.default,
-        annotation=field.type,
+        field.name, kind, default=field.default, annotation=field.type
     )
 
 
 def _line_of(field: dataclasses.Field) -> str:
     """Describe a setting as a docstring does, indented."""
     about = setting_of(field).described()
-    line = textwrap.fill(
-        f"{field.name}: {about[0].upper()}{about[1:]}; default: "
-        f"{field.default!r}.",
-        width=79,
-        initial_indent=" " * 8,
-        subsequent_indent=" " * 12,
-    )
-    return f"{line}\n"
+    line = f"{about[0].upper()}{about[1:]}; default: {field.default!r}."
+    line = f"{' ' * 8}{field.name}: {line}"
+    return textwrap.fill(line, 79, subsequent_indent=" " * 12)

@@ -19,10 +19,6 @@ from keras_transformer.layers.products import (
     scaled_dot_product_attention,
     swap_heads,
 )
-from keras_transformer.layers.restricted import (
-    restricted_attention,
-    whole_weights,
-)
 from keras_transformer.masks import (
     all_of,
     causal_mask,
@@ -263,6 +259,11 @@ class MultiHeadAttention(keras.layers.Layer):
             lengths = (ops.shape(x)[-2] for x in (query, keys))
             mask = all_of(*masks, causal_mask(*lengths) if causal else None)
             return self.attend(query, keys, values, mask, training=training)
+        from keras_transformer.layers.restricted import (
+            restricted_attention,
+            whole_weights,
+        )
+
         queries = self._queries(query, swap_heads)
         context, weights = restricted_attention(
             *(queries, keys, values, self.restriction, masks, causal),

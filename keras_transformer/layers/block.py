@@ -50,12 +50,13 @@ class LayerNormalization(keras.layers.LayerNormalization):
         if not training:
             return self._normed(inputs)
         dtype = at_least_float32(self.compute_dtype)
-        normed = _normalise(
+        normed = ops.custom_gradient(
+            lambda *values: _normalise(self.epsilon, *values)
+        )(
             ops.cast(ops.reshape(inputs, (-1, inputs.shape[-1])), dtype),
             # Pass values: a variable's gradient would go another way.
             ops.cast(ops.reshape(self.gamma, (-1,)), dtype),
             ops.cast(ops.reshape(self.beta, (-1,)), dtype),
-            self.epsilon,
         )
         normed = ops.reshape(normed, ops.shape(inputs))
         return ops.cast(normed, self.compute_dtype)
@@ -72,19 +73,14 @@ class LayerNormalization(keras.layers.LayerNormalization):
         return ops.cast(normed, self.compute_dtype)
 
 
-def _normalise(rows, gamma, beta, epsilon):
-    """Normalise every row: `(N, D)`, `(D,)`, `(D,)` to `(N, D)`."""
-
-    @ops.custom_gradient
-    def normalise(rows, gamma, beta):
-        centred = rows - ops.mean(rows, axis=-1, keepdims=True)
-        variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
-        scale = ops.rsqrt(variance + epsilon)  # (N, 1)
-        normed = centred * scale
-        gradient = functools.partial(_gradient, normed, scale, gamma)
-        return normed * gamma + beta, gradient
-
-    return normalise(rows, gamma, beta)
+def _normalise(epsilon, rows, gamma, beta):
+    """Normalise rows `(N, D)` by `(D,)` and `(D,)`; return the gradient too."""
+    centred = rows - ops.mean(rows, axis=-1, keepdims=True)
+    variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
+    scale = ops.rsqrt(variance + epsilon)  # (N, 1)
+    normed = centred * scale
+    gradient = functools.partial(_gradient, normed, scale, gamma)
+    return normed * gamma + beta, gradient
 
 
 def _gradient(normed, scale, gamma, *args, upstream=None):

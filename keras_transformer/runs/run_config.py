@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from keras_transformer import __version__, presets
+from keras_transformer import __version__
 from keras_transformer.config import (
     MAX_SOURCE_LENGTH,
     RUN_SEARCH,
@@ -118,8 +118,10 @@ class RunConfig:
             _take_shape(settings, source.model, init_from)
             preset = preset or source.preset
             initial = {"run_dir": str(pathlib.Path(init_from).resolve())}
+        from keras_transformer.presets import preset_of
+
         preset = preset or "base"
-        row = presets.preset_of(preset)
+        row = preset_of(preset)
         model = _pop_into(settings, row.model)
         training = _pop_into(settings, row.training)
         search = _pop_into(settings, (source or row).search)
