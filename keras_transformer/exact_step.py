@@ -388,11 +388,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
 
 
 def pair_of_ids(inputs: Any) -> tuple[Tensor, Tensor]:
-    """Return the inputs of a call: `(source, target_in)`.
-
-    Raises:
-        ValueError: If they are anything but two integer tensors of two axes.
-    """
+    """Return the inputs of a call, `(source, target_in)`, or refuse others."""
     is_pair = isinstance(inputs, list | tuple) and len(inputs) == 2
     if is_pair and all(map(_are_ids, inputs)):
         return tuple(inputs)
@@ -422,9 +418,8 @@ def check_first_batch(
 ) -> None:
     """Check what `fit` gets, and the first batch of a dataset.
 
-    It raises and warns as `Transformer.fit` says. Data that a look would use
-    up, such as a generator's first batch, passes unchecked, and so does a
-    dataset of `kt.batches`.
+    It raises and warns as `fit` says. Data that a look would use up, such as a
+    generator's first batch, passes unchecked, and so does that of `kt.batches`.
     """
     if class_weight is not None:
         raise ValueError(
@@ -487,10 +482,7 @@ def _seen(name: str, ids: Any, vocab_size: int) -> np.ndarray | None:
 
 
 def _are_shifted(target_in: np.ndarray | None, target_out: Any) -> bool:
-    """Return whether rows begin with one token that the others lack.
-
-    Which token it is, the tokenizer decides.
-    """
+    """Return whether rows begin with one token that the others lack."""
     if target_in is None:
         return True
     is_row = target_in[:, 0] > PAD_ID

@@ -31,15 +31,10 @@ def token_cross_entropies(
     The gradient is written by hand, which is faster: softmax minus the
     reference, the latter as one constant and one value per row.
 
-    Args:
-        target: Integer tensor `(B, T)`.
-        logits: Float tensor `(B, T, V)`, used in float32.
-        label_smoothing: Epsilon of section 5.4, in [0, 1).
-
     Returns:
-        Two float32 tensors `(B, T)` in nats: the smoothed cross-entropy, and
-        the plain one, which passes no gradient. Padding is not treated
-        specially.
+        Of ids `(B, T)` and logits `(B, T, V)`, two float32 tensors `(B, T)` in
+        nats: the smoothed cross-entropy, and the plain one, which passes no
+        gradient. Padding is not treated specially.
     """
     vocab_size = logits.shape[-1]
     flat_target, smoothing = _flat(target), float(label_smoothing)
@@ -93,15 +88,10 @@ def tied_cross_entropies(
     and the gradient reads it twice, in matrix products. The terms of target
     and smoothing have width D.
 
-    Args:
-        target: Integer tensor `(B, T)`.
-        features: Float tensor `(B, T, D)`, the decoder's output.
-        table: Float tensor or variable `(V, D)`, the tied matrix.
-        label_smoothing: Epsilon of section 5.4, in [0, 1).
-
     Returns:
-        As in `token_cross_entropies`. A probability below the least float32
-        counts as that number, 87 nats.
+        As `token_cross_entropies`, of features `(B, T, D)` and the tied matrix
+        `(V, D)`. A probability below the least float32 counts as that number,
+        87 nats.
     """
     vocab_size, width = table.shape
     flat_target = _flat(target)

@@ -57,7 +57,6 @@ class Transformer(ExactModel):
 
     Returns:
         Logits, a float32 tensor `(B, T, V)`.
-        ValueError: In a call, if the inputs are not a pair of ids.
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.
@@ -172,14 +171,9 @@ class Transformer(ExactModel):
     def features(
         self, inputs: tuple[Tensor, Tensor], training: bool = False
     ) -> Tensor:
-        """Compute the features that the tied matrix turns into logits.
+        """Compute the decoder's output `(B, T, D)` from the inputs of a call.
 
-        Args:
-            inputs: As in a call.
-            training: Whether dropout is on.
-
-        Returns:
-            The decoder's output, `(B, T, D)` in the compute dtype.
+        The tied matrix turns it into logits.
         """
         source, target_in = pair_of_ids(inputs)
         memory, source_mask = self.encode(source, training)
@@ -336,13 +330,13 @@ class Transformer(ExactModel):
             `(B, H, 0, U)`.
         """
         config = self.model_config
-
-        def no_slots(width):
-            shape = (batch, config.num_heads, 0, width)
-            return ops.zeros(shape, dtype=self.compute_dtype)
-
+        keys, values = (
+            (batch, config.num_heads, 0, width)
+            for width in (config.key_dim, config.value_dim)
+        )
+        dtype = self.compute_dtype
         return [
-            (no_slots(config.key_dim), no_slots(config.value_dim))
+            (ops.zeros(keys, dtype), ops.zeros(values, dtype))
             for _ in range(config.layers_of("decoder"))
         ]
 

@@ -29,9 +29,7 @@ class Dropout(keras.layers.Dropout):
 class _SeedsOfReplica(keras.random.SeedGenerator):
     """Makes other seeds on every replica from a generator they all share."""
 
-    def __init__(
-        self, generator: keras.random.SeedGenerator, context: Any
-    ) -> None:
+    def __init__(self, generator, context):
         # Without a state of its own, which Keras's constructor would make.
         self.generator, self.context = generator, context
 
@@ -42,11 +40,7 @@ class _SeedsOfReplica(keras.random.SeedGenerator):
 
 
 def sum_over_replicas(values: Any) -> Any:
-    """Sum a tensor, or each tensor of a nest, over all replicas.
-
-    With a single replica, and outside the replicas of a strategy, the sums are
-    the values themselves.
-    """
+    """Sum a tensor, or each of a nest, over all replicas, if there are any."""
     context = _replica_context()
     if context is None:
         return values
@@ -58,16 +52,10 @@ def sum_over_replicas(values: Any) -> Any:
 def mean_over_replicas(total: Tensor, count: Tensor) -> Tensor:
     """Divide the sum of all replicas by the count of all replicas.
 
-    Args:
-        total: Float32 scalar, this replica's part of the sum.
-        count: Float32 scalar, this replica's part of the count. No gradient
-            flows through it.
-
-    Returns:
-        Float32 scalar, 0 if the count is. On several replicas it is the mean
-        divided by their number, because Keras adds up the replicas' losses.
-        The gradient covers this replica's part only, so that the gradients of
-        all replicas add up to the gradient of the mean.
+    Takes this replica's parts, float32 scalars; no gradient flows through the
+    count. On several replicas the result is the mean divided by their number,
+    because Keras adds up the replicas' losses, and its gradient covers this
+    replica's part only, so that all gradients add up to that of the mean.
     """
     context = _replica_context()
     if context is None:
@@ -136,10 +124,9 @@ def check_strategy(
 
 
 def step_function(model: keras.Model, step: Callable) -> Callable:
-    """Make the function that Keras calls for a step on all replicas.
+    """Make the function of an iterator that Keras calls for a step.
 
-    It takes an iterator, TensorFlow's or Python's, and returns the logs of the
-    first local replica.
+    It returns the logs of the first local replica.
     """
     import tensorflow as tf
 

@@ -104,10 +104,9 @@ def setting_of(field: dataclasses.Field) -> Setting:
     return field.metadata["setting"]
 
 
-def kind_of(field: dataclasses.Field) -> tuple[type, bool]:
-    """Return the type of a setting's values, and whether None is allowed."""
-    kinds = typing.get_args(field.type) or (field.type,)
-    return kinds[0], field.default is None
+def kind_of(field: dataclasses.Field) -> type:
+    """Return the type of a setting's values, beside None."""
+    return (typing.get_args(field.type) or (field.type,))[0]
 
 
 def check_settings(configuration: Any) -> None:
@@ -120,8 +119,8 @@ def check_settings(configuration: Any) -> None:
 
 def checked_value(field: dataclasses.Field, value: Any) -> Any:
     """Convert a setting to the type of its field, as `5.0` and NumPy's 5."""
-    (kind, may_be_none), about = kind_of(field), setting_of(field)
-    if value is None and may_be_none:
+    kind, about = kind_of(field), setting_of(field)
+    if value is None and field.default is None:
         return None
     if about.several and not about.or_object:
         is_one = isinstance(value, str | os.PathLike)
@@ -207,16 +206,6 @@ def overridden(configuration: Target, **given: Any) -> Target:
     """Return a configuration with those of the settings that are not None."""
     given = {name: x for name, x in given.items() if x is not None}
     return dataclasses.replace(configuration, **given)  # type: ignore
-
-
-def pop_settings(
-    fields: Iterable[dataclasses.Field], given: dict[str, Any]
-) -> dict[str, Any]:
-    """Pop the settings of fields out of keyword arguments, and check them."""
-    return {
-        field.name: checked_value(field, given.pop(field.name, field.default))
-        for field in fields
-    }
 
 
 def with_settings(

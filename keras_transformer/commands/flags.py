@@ -46,7 +46,7 @@ def add(
     field's default.
     """
     for field in fields:
-        about, (kind, _) = setting_of(field), kind_of(field)
+        about, kind = setting_of(field), kind_of(field)
         if not about.flag:
             continue
         known: dict[str, Any] = {"type": kind, "metavar": about.metavar}

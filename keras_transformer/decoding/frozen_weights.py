@@ -54,7 +54,7 @@ def missing_operators(names: Sequence[str]) -> list[str]:
     ]
 
 
-class FrozenWeights:
+class FrozenWeights(products.Products):
     """The weights of models, each packed by the first product with it.
 
     A graph that is traced in an `in_use` block keeps multiplying by the weights
@@ -107,57 +107,46 @@ class FrozenWeights:
         kernel: keras.Variable,
         bias: keras.Variable | None,
         activation: str | Callable | None,
-        transposed: bool,
-    ) -> tf.Tensor | None:
+    ) -> tf.Tensor:
         """Multiply, as `layers.products` asks for it."""
-        if tf.executing_eagerly():
-            return None
         if matrix := self._int8_matrix(kernel):
-            result = matrix.product(rows, transposed)
+            result = matrix.product(rows, transposed=False)
             if bias is not None:
                 result += tf.convert_to_tensor(bias)
-            return keras.activations.get(activation)(result)
-        if not self.operators:
-            return None
-        if rows.dtype == tf.float32 and rows.shape[0] is None:
-            return None
-        fused = ["BiasAdd"]
-        if activation == "relu":
-            fused.append("Relu")
-            activation = None
-        if bias is None:
-            added = tf.zeros([kernel.shape[0 if transposed else 1]], rows.dtype)
+        elif self._packs(rows):
+            result = _packed(rows, kernel, bias, activation == "relu")
+            activation = None if activation == "relu" else activation
         else:
-            added = tf.cast(tf.convert_to_tensor(bias), rows.dtype)
-        result = _operator(
-            _PACKED,
-            [rows, tf.cast(tf.convert_to_tensor(kernel), rows.dtype), added],
-            rows.dtype,
-            T=rows.dtype,
-            transpose_b=transposed,
-            num_args=1,
-            fused_ops=fused,
-            is_filter_const=True,
-            # The label under which its kernels are registered.
-            _kernel="MklNameChangeOp",
-        )
+            return super().product(rows, kernel, bias, activation)
         return keras.activations.get(activation)(result)
 
     def table_product(
-        self, table: keras.Variable, words: tf.Tensor | None
-    ) -> Callable[[tf.Tensor], tf.Tensor] | None:
-        """Make a product in 8 bits, as `layers.products` asks for it."""
-        matrix = self._int8_matrix(table)
-        if matrix is None:
-            return None
-        if words is None:
-            return functools.partial(matrix.product, transposed=True)
-        return matrix.product_with_some(words)
+        self, table: keras.Variable, dtype: str, words: tf.Tensor | None
+    ) -> Callable[[tf.Tensor], tf.Tensor]:
+        """Multiply by rows of a table, as `layers.products` asks for it."""
+        if matrix := self._int8_matrix(table):
+            if words is None:
+                return functools.partial(matrix.product, transposed=True)
+            return matrix.product_with_some(words)
+        plain = super().table_product(table, dtype, words)
+        if words is not None:
+            return plain
+        return lambda rows: (
+            _packed(rows, table, transposed=True)
+            if self._packs(rows)
+            else plain(rows)
+        )
 
-    def lookup(self, table: keras.Variable, ids: tf.Tensor) -> tf.Tensor | None:
+    def lookup(self, table: keras.Variable, ids: tf.Tensor) -> tf.Tensor:
         """Pick rows, as `layers.products` asks for it."""
         matrix = self._int8_matrix(table)
-        return None if matrix is None else matrix.lookup(ids)
+        return matrix.lookup(ids) if matrix else super().lookup(table, ids)
+
+    def _packs(self, rows: tf.Tensor) -> bool:
+        """Return whether a product of these rows, in a graph, is packed."""
+        if tf.executing_eagerly() or not self.operators:
+            return False
+        return rows.dtype != tf.float32 or rows.shape[0] is not None
 
     def _int8_matrix(self, weight: keras.Variable) -> "_Int8Matrix | None":
         """Return the rounded weight, if there is one and a graph is traced."""
@@ -213,6 +202,32 @@ class _Int8Matrix:
         rows = tf.cast(tf.gather(self._values.value(), ids), tf.float32)
         scales = tf.gather(self._ranges.value(), ids) * (1 / _EIGHT_BITS)
         return rows * scales[..., None]
+
+
+def _packed(
+    rows: tf.Tensor,
+    kernel: keras.Variable,
+    bias: keras.Variable | None = None,
+    has_relu: bool = False,
+    transposed: bool = False,
+) -> tf.Tensor:
+    """Multiply by weights that the first call packs, and later calls keep."""
+    if bias is None:
+        added = tf.zeros([kernel.shape[0 if transposed else 1]], rows.dtype)
+    else:
+        added = tf.cast(tf.convert_to_tensor(bias), rows.dtype)
+    return _operator(
+        _PACKED,
+        [rows, tf.cast(tf.convert_to_tensor(kernel), rows.dtype), added],
+        rows.dtype,
+        T=rows.dtype,
+        transpose_b=transposed,
+        num_args=1,
+        fused_ops=["BiasAdd", "Relu"] if has_relu else ["BiasAdd"],
+        is_filter_const=True,
+        # The label under which its kernels are registered.
+        _kernel="MklNameChangeOp",
+    )
 
 
 def _int8_product(

@@ -20,7 +20,7 @@ from keras_transformer.layers.attention import SEQUENCE, MultiHeadAttention
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.products import at_least_float32
 from keras_transformer.replicas import Dropout
-from keras_transformer.settings import pop_settings
+from keras_transformer.settings import checked_value
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -109,7 +109,12 @@ class Block(keras.layers.Layer):
     def __init__(
         self, fields: Sequence[dataclasses.Field], given: dict[str, Any]
     ) -> None:
-        settings = pop_settings(fields, given)
+        settings = {
+            field.name: checked_value(
+                field, given.pop(field.name, field.default)
+            )
+            for field in fields
+        }
         super().__init__(**given)
         self.settings = settings
         self.supports_masking = True

@@ -13,7 +13,7 @@ import contextlib
 import contextvars
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 from keras import ops
@@ -97,12 +97,8 @@ def leading_axes(inputs: Tensor) -> tuple | Tensor:
     return tuple(-1 if size is None else size for size in sizes)
 
 
-class Products(Protocol):
-    """Stands in for the functions below.
-
-    Each method does what the function of the same name does, or returns None
-    to fall back on that function.
-    """
+class Products:
+    """The products below by `keras.ops`; a subclass makes some in its way."""
 
     def product(
         self,
@@ -110,30 +106,40 @@ class Products(Protocol):
         kernel: keras.Variable,
         bias: keras.Variable | None,
         activation: str | Callable | None,
-        transposed: bool,
-    ) -> Tensor | None:
-        """If `transposed`, the kernel is an embedding matrix `(E, D)`."""
+    ) -> Tensor:
+        result = ops.matmul(rows, ops.cast(kernel, rows.dtype))
+        if bias is not None:
+            # `ops.add` makes a `BiasAdd`, which TensorFlow fuses with the
+            # product.
+            result = ops.add(result, ops.cast(bias, rows.dtype))
+        return keras.activations.get(activation)(result)
 
     def table_product(
-        self, table: keras.Variable, words: Tensor | None
-    ) -> Callable[[Tensor], Tensor] | None: ...
+        self, table: keras.Variable, dtype: str, words: Tensor | None
+    ) -> Callable[[Tensor], Tensor]:
+        rows_in_use = table if words is None else ops.take(table, words, axis=0)
+        # Transposed here, once, which makes every call faster.
+        kernel = ops.transpose(ops.cast(rows_in_use, dtype))
+        return lambda rows: ops.matmul(rows, kernel)
 
-    def lookup(self, table: keras.Variable, ids: Tensor) -> Tensor | None: ...
+    def lookup(self, table: keras.Variable, ids: Tensor) -> Tensor:
+        return ops.take(table, ids, axis=0)
 
 
-_standing_in: contextvars.ContextVar[Products | None] = contextvars.ContextVar(
-    "products", default=None
+_PLAIN = Products()
+_in_use: contextvars.ContextVar[Products] = contextvars.ContextVar(
+    "products", default=_PLAIN
 )
 
 
 @contextlib.contextmanager
 def standing_in(products: Products) -> Iterator[None]:
     """Let `products` make all products with weights in this block."""
-    token = _standing_in.set(products)
+    token = _in_use.set(products)
     try:
         yield
     finally:
-        _standing_in.reset(token)
+        _in_use.reset(token)
 
 
 def product(
@@ -142,27 +148,11 @@ def product(
     bias: keras.Variable | None = None,
     activation: str | Callable | None = None,
 ) -> Tensor:
-    """Compute `activation(rows @ kernel + bias)`.
+    """Compute `activation(rows @ kernel + bias)` in the dtype of the rows.
 
-    Args:
-        rows: Float tensor `(N, D)` in the compute dtype.
-        kernel: Weight `(D, E)`.
-        bias: Weight `(E,)`.
-        activation: Name of a Keras activation, or a function.
-
-    Returns:
-        Float tensor `(N, E)` in the dtype of `rows`.
+    Rows are `(N, D)`, the kernel is `(D, E)`, and the result `(N, E)`.
     """
-    products = _standing_in.get()
-    if products is not None:
-        made = products.product(rows, kernel, bias, activation, False)
-        if made is not None:
-            return made
-    result = ops.matmul(rows, ops.cast(kernel, rows.dtype))
-    if bias is not None:
-        # `ops.add` makes a `BiasAdd`, which TensorFlow fuses with the product.
-        result = ops.add(result, ops.cast(bias, rows.dtype))
-    return keras.activations.get(activation)(result)
+    return _in_use.get().product(rows, kernel, bias, activation)
 
 
 def table_product(
@@ -170,39 +160,12 @@ def table_product(
 ) -> Callable[[Tensor], Tensor]:
     """Make the function `rows @ transpose(table)`, for many calls.
 
-    Args:
-        table: Embedding matrix `(V, D)`.
-        dtype: Dtype of the products.
-        words: Integer tensor `(K,)`, the only rows of the matrix to multiply
-            by.
-
-    Returns:
-        A function of `(N, D)`, which returns `(N, V)` or `(N, K)`.
+    It turns `(N, D)` into `(N, V)`, or, with `words` `(K,)`, the only rows of
+    the embedding matrix to multiply by, into `(N, K)`.
     """
-    products = _standing_in.get()
-    if products is not None:
-        made = products.table_product(table, words)
-        if made is not None:
-            return made
-    rows_in_use = table if words is None else ops.take(table, words, axis=0)
-    # Transposed here, once, which makes every call faster.
-    kernel = ops.transpose(ops.cast(rows_in_use, dtype))
-
-    def multiply(rows: Tensor) -> Tensor:
-        if products is not None and words is None:
-            made = products.product(rows, table, None, None, True)
-            if made is not None:
-                return made
-        return ops.matmul(rows, kernel)
-
-    return multiply
+    return _in_use.get().table_product(table, dtype, words)
 
 
 def lookup(table: keras.Variable, ids: Tensor) -> Tensor:
     """Pick the rows `(..., D)` of an embedding matrix `(V, D)`."""
-    products = _standing_in.get()
-    if products is not None:
-        made = products.lookup(table, ids)
-        if made is not None:
-            return made
-    return ops.take(table, ids, axis=0)
+    return _in_use.get().lookup(table, ids)

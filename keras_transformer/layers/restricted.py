@@ -37,23 +37,19 @@ def restricted_attention(
     `scaled_dot_product_attention`.
 
     Args:
-        query: Float tensor `(B, H, T, K)`.
-        key: Float tensor `(B, H, T, K)`.
+        query: Float tensor `(B, H, T, K)`, like the key.
+        key: As many keys as queries.
         value: Float tensor `(B, H, T, U)`.
         restriction: Position i sees j where |i - j| is below it. At least 1.
-        masks: Boolean tensors broadcastable to `(B, H, T, T)`, or `None`.
-            A query sees a key if all are `True`. A mask of the keys
-            `(B, 1, 1, T)` costs T numbers, a mask of pairs T T.
-        causal: Whether position i sees no j beyond i. It costs less than a
+        masks: Boolean tensors broadcastable to `(B, H, T, T)`, or `None`. A
+            mask of the keys `(B, 1, 1, T)` costs T numbers, one of pairs T T.
+        causal: Whether position i sees no j beyond i, which costs less than a
             mask.
         dropout: As in `scaled_dot_product_attention`.
 
     Returns:
         The context `(B, H, T, U)`, and the weights by blocks, `(B, H, N, P,
-        C)`, for `whole_weights`: both in the dtype of `value`.
-
-    Raises:
-        ValueError: If there are not as many keys as queries.
+        C)`, for `whole_weights`.
     """
     queries, keys = query.shape[-2], key.shape[-2]
     if None not in (queries, keys) and queries != keys:
@@ -86,14 +82,8 @@ def whole_weights(
 ) -> Tensor:
     """Spread the weights of `restricted_attention` over all pairs.
 
-    Args:
-        weights: The weights returned, `(B, H, N, P, C)`.
-        length: T, an integer or a scalar tensor.
-        causal: As in that call.
-
     Returns:
-        `(B, H, T, T)` in the dtype of `weights`, 0 where nothing is seen. Each
-        row sums to 1.
+        `(B, H, T, T)`, 0 where nothing is seen. Each row sums to 1.
     """
     batch, heads, count, size, _ = ops.shape(weights)
     blocks = _Blocks(length, size, count, int(not causal))

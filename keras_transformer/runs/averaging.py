@@ -148,9 +148,8 @@ class Chosen:
 def final_result(run_dir: str | os.PathLike) -> Chosen | None:
     """Read `result.json`, if it describes the end of the run's training.
 
-    Returns:
-        The weights; None if the training has not ended or has continued since,
-        or if they are missing or have changed.
+    It is None if the training has not ended or has continued since, or if the
+    weights are missing or have changed.
 
     Raises:
         UserError: If the weights are damaged, and there are no checkpoints to
@@ -194,14 +193,11 @@ def choose(
 ) -> Chosen:
     """Choose a run's weights to translate with.
 
-    Args:
-        run_dir: The run directory.
-        run: Its configuration.
-        average: Newest checkpoints to average (section 6.1), at least 1. If
-            there are fewer, all are taken, and the log says so. None takes the
-            weights that validation found better at the end of the training,
-            as `result.json` says. If the training has not ended, None
-            averages as many checkpoints as the recipe does.
+    Without `average` these are those that validation found better at the end of
+    the training, as `result.json` says. If the training has not ended, as many
+    of the newest checkpoints are averaged as the recipe says (section 6.1), and
+    with `average` that many. If there are fewer, all are taken, and the log
+    says so.
 
     Raises:
         UserError: If the run has no weights.
@@ -247,15 +243,7 @@ def load(
     average: int | None = None,
     run: RunConfig | None = None,
 ) -> tuple[Transformer, Chosen]:
-    """Build a run's model with the weights to translate with.
-
-    Args:
-        run_dir: The run directory.
-        average: As in `choose`.
-        run: The configuration, if it is read already.
-
-    Returns:
-        The model, without an optimizer, and the weights that it has.
+    """Build a run's model, without an optimizer, with the weights of `choose`.
 
     Raises:
         UserError: If `run_dir` is not a run directory, or has no weights that

@@ -374,7 +374,7 @@ def recipe(name: str) -> dict[str, Any]:
             argument = word[2:].replace("-", "_")
             found[argument] = True
         elif argument in SETTINGS:
-            found[argument] = kind_of(SETTINGS[argument])[0](word)
+            found[argument] = kind_of(SETTINGS[argument])(word)
         else:
             found[argument] = word
     return found
