@@ -142,7 +142,7 @@ def checked_value(field: dataclasses.Field, value: Any) -> Any:
 TOO_LARGE = 2**63
 _KINDS = {
     int: "a whole number below 2^63",
-    float: "a number below 2^63",
+    float: "a number",
     bool: "True or False",
     str: "text",
     pathlib.Path: "a path",
