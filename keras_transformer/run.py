@@ -16,8 +16,13 @@ from keras_transformer.config import (
     SettingError,
     UserError,
 )
-from keras_transformer.data.corpora import Source, open_corpus
-from keras_transformer.data.corpus import MEMORY, Corpus, absolute_name
+from keras_transformer.data.corpora import (
+    MEMORY,
+    Corpus,
+    Source,
+    absolute_name,
+    open_corpus,
+)
 from keras_transformer.machine import exhaustion
 from keras_transformer.runs.layout import EVALUATION, RECORDS
 from keras_transformer.runs.run_config import RunConfig

@@ -19,7 +19,7 @@ from nltk.tree import Tree
 
 from keras_transformer.commands import command_line
 from keras_transformer.config import UserError
-from keras_transformer.data.corpus import parts_of
+from keras_transformer.data.corpora import parts_of
 from keras_transformer.machine import extras, files
 from keras_transformer.runs import layout
 from keras_transformer.runs.run_config import RunConfig

@@ -3,7 +3,7 @@
 import argparse
 
 from keras_transformer.commands import command_line, flags
-from keras_transformer.data.corpus import TFDS_PREFIX, parts_of
+from keras_transformer.data.corpora import TFDS_PREFIX, parts_of
 from keras_transformer.translation.display import SentenceDisplay
 
 

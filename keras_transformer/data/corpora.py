@@ -1,32 +1,218 @@
-"""Opens aligned text: built in, from a folder, from TFDS, or in memory.
+"""Corpora of aligned text: what one is, what it is called, how it is opened.
 
-Here are also the corpora that are made of others: a mixture of several, each
-with a weight and a tag, and one with a validation split held out of its
-training text.
+It is built in, in a folder, from TFDS, or in memory; or made of others: a
+mixture of several, each with a weight and a tag, or one with a validation
+split held out of its training text.
+
+`my-text + more:0.5:<bt>` names the mixture of all training pairs of `my-text`
+and half of those of `more`, whose sources begin with `<bt>`. The tag tells the
+model where a pair comes from, for example that it was translated back by a
+machine ([Caswell et al., 2019](https://aclanthology.org/W19-5206/)).
 """
 
+import dataclasses
 import hashlib
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import pathlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from fractions import Fraction
-from typing import cast
+from typing import Any, NamedTuple, cast
 
 from keras_transformer.config import SettingError, UserError
-from keras_transformer.data.corpus import (
-    DEMO,
-    MEMORY,
-    SEPARATOR,
-    TEST_SET_PREFIX,
-    TFDS_PREFIX,
-    Corpus,
-    Part,
-    State,
-    is_plain,
-    parts_of,
-)
 from keras_transformer.data.languages import check_sides
-from keras_transformer.data.texts import Pair, checked_pairs
+from keras_transformer.data.symbols import SPECIAL
+from keras_transformer.data.texts import Pair, checked_pairs, some
+
+# The path, size and time of each file that a text is made of.
+State = list[list[Any]]
+
+DEMO = "demo"
+MEMORY = "memory"
+TFDS_PREFIX = "tfds:"
+TEST_SET_PREFIX = "sacrebleu:"
+SEPARATOR = " + "
+_PART = re.compile(
+    r"(?P<name>.+?)(?::(?P<weight>\d+(?:\.\d+)?))?(?::(?P<tag><[^<>:\s]+>))?"
+)
+
+
+@dataclasses.dataclass(eq=False)
+class Corpus:
+    """Aligned pairs in named splits; made by `open_corpus`.
+
+    What a corpus is made of is a subclass with `read`.
+
+    Attributes:
+        name: The user's name for it.
+        source_lang: Language code of the source side.
+        target_lang: Language code of the target side.
+        splits: Splits that have both languages.
+        missing: The file that a split with only one language lacks, by split.
+        repeats: Whether it has pairs several times on purpose.
+    """
+
+    name: str
+    source_lang: str
+    target_lang: str
+    splits: tuple[str, ...]
+    missing: Mapping[str, str] = dataclasses.field(
+        default_factory=dict, repr=False
+    )
+    repeats: bool = dataclasses.field(default=False, repr=False)
+
+    def read(self, split: str) -> Iterator[Pair]:
+        """Stream one of `splits`."""
+        raise NotImplementedError
+
+    @property
+    def whole(self) -> "Corpus":
+        """The corpus that nothing is held out of."""
+        return self
+
+    def state(self, split: str) -> State:
+        """Tell what one of `splits` is made of, without reading it."""
+        return []
+
+    def references(self, split: str) -> list[tuple[str, ...]] | None:
+        """Read all references of each source; None if only pairs have one."""
+        return None
+
+    def pairs(self, split: str, flag: str | None = None) -> Iterator[Pair]:
+        """Stream the `(source, target)` pairs of a split, in file order.
+
+        `val` also finds a split named `validation`.
+
+        `flag` is the argument that names another split, for the error.
+
+        Raises:
+            UserError: If there is no such split, or its sides are empty or of
+                unequal length; while iterating, if text is not UTF-8.
+        """
+        return self.read(self.find(split, flag))
+
+    def sentences(self, split: str) -> Iterator[str]:
+        """Stream both sides of a split, to learn a vocabulary from.
+
+        Pairs held out of it are among them, so that the vocabulary does not
+        depend on their share.
+        """
+        found, whole = self.find(split), self.whole
+        corpus = whole if found in whole.splits else self
+        return itertools.chain.from_iterable(corpus.read(found))
+
+    def find(self, split: str, flag: str | None = None) -> str:
+        """Return the name that a split has here, as `pairs` finds it."""
+        found = self.real_name(split)
+        if found in self.splits:
+            return found
+        if found in self.missing:
+            raise UserError(
+                f"Expected {self.missing[found]}, plain or gzipped, as the "
+                f"other side of the split {found}, found none; restore it."
+            )
+        advice = f"; name one of them as `{flag}`" if flag else ""
+        if self.name == MEMORY:
+            advice = "; pass a dictionary such as {'train': …, 'val': …}"
+        if flag == "validation_split":
+            advice += ", or hold some of the training text out with "
+            advice += "`validation_share` 0.02"
+        raise UserError(
+            f"Expected a split of {self.name} in {self.source_lang} and "
+            f"{self.target_lang}, received {split}; it has: "
+            f"{some(self.splits)}{advice}."
+        )
+
+    def state_of(self, *splits: str) -> State:
+        """Tell what the text of splits is made of, without reading files."""
+        return [row for split in splits for row in self.state(self.find(split))]
+
+    def real_name(self, split: str) -> str:
+        """Return `validation` for a `val` that is not there."""
+        if split == "val" and not {split} & {*self.splits, *self.missing}:
+            return "validation"
+        return split
+
+
+class Part(NamedTuple):
+    """The place of a corpus in a mixture.
+
+    Attributes:
+        name: The user's name for the corpus.
+        weight: How often its pairs are seen in an epoch, on average.
+        tag: The first word of its sources; None for none.
+    """
+
+    name: str
+    weight: Fraction = Fraction(1)
+    tag: str | None = None
+
+    def __str__(self) -> str:
+        # Exact, since it is read from a decimal; never as 5e-05.
+        number = Decimal(self.weight.numerator) / self.weight.denominator
+        weight = f":{number:f}" if self.weight != 1 else ""
+        return self.name + weight + (f":{self.tag}" if self.tag else "")
+
+
+def parts_of(name: str) -> list[Part]:
+    """Split the name of a mixture; a plain corpus is its only part.
+
+    Raises:
+        UserError: If a weight is 0, or a tag is a piece with another meaning.
+    """
+    if os.path.isdir(name):  # A folder may be called so.
+        return [Part(name)]
+    return [_part(text) for text in name.split(SEPARATOR)]
+
+
+def _part(text: str) -> Part:
+    named = _PART.fullmatch(text)
+    if named is None or os.path.isdir(text):
+        return Part(text)
+    name, tag = named["name"], named["tag"]
+    weight = Fraction(named["weight"] or 1)
+    if not weight:
+        raise UserError(
+            f"Expected a weight above 0 for {name}, received {text}; leave the "
+            "corpus out or give another weight."
+        )
+    if tag and SPECIAL.fullmatch(tag):
+        raise UserError(
+            f"Expected another tag for {name}, received {tag}, a piece that "
+            "every vocabulary has; choose one such as <bt>."
+        )
+    return Part(name, weight, tag)
+
+
+def tags_of(name: str) -> tuple[str, ...]:
+    """Return the tags in a mixture's name, each once."""
+    return tuple(dict.fromkeys(x.tag for x in parts_of(name) if x.tag))
+
+
+def absolute_name(name: str | os.PathLike) -> str:
+    """Name a corpus so that it is found from every working directory.
+
+    Raises:
+        UserError: If the name of a mixture would then be ambiguous.
+    """
+    parts = []
+    for part in parts_of(os.fspath(name)):
+        found = part.name
+        if found not in (DEMO, MEMORY) and not found.startswith(
+            (TFDS_PREFIX, TEST_SET_PREFIX)
+        ):
+            found = str(pathlib.Path(found).resolve())
+        parts.append(part._replace(name=found))
+    for part in parts:
+        if SEPARATOR in part.name and parts != [Part(part.name)]:
+            raise UserError(
+                f"Expected corpora to mix in folders without {SEPARATOR!r} in "
+                f"their paths, received {part.name}; rename a folder."
+            )
+    return SEPARATOR.join(map(str, parts))
+
 
 _Single = (
     str | os.PathLike | Corpus | Iterable[Pair] | Mapping[str, Iterable[Pair]]
@@ -70,7 +256,8 @@ def open_corpus(
     if isinstance(corpus, str | os.PathLike):
         parts = parts_of(os.fspath(corpus))
         opened = [(part, _open(part.name, *languages)) for part in parts]
-        return opened[0][1] if is_plain(parts) else Mixture(opened, train_split)
+        is_plain = parts == [Part(parts[0].name)]
+        return opened[0][1] if is_plain else Mixture(opened, train_split)
     if not isinstance(corpus, Corpus):
         return InMemory(corpus, *languages)
     if (corpus.source_lang, corpus.target_lang) != languages:
@@ -130,11 +317,8 @@ class InMemory(Corpus):
         if not isinstance(corpus, Iterable):
             expected = "demo, a folder, tfds:NAME or pairs of texts"
             raise SettingError("corpus", expected, corpus)
-        is_other = not all(isinstance(split, str) for split in splits)
-        if is_other or {*languages} & {*splits}:
-            expected = (
-                "pairs by the names of splits, such as {'train': [('a', 'b')]}"
-            )
+        if {*languages} & {*splits} or not {*map(type, splits)} <= {str}:
+            expected = "pairs by splits, such as {'train': [('a', 'b')]}"
             raise SettingError("corpus", expected, corpus)
         super().__init__(MEMORY, *languages, tuple(splits))
         self._pairs = {
@@ -163,11 +347,8 @@ class Mixture(Corpus):
     takes each pair twice, 0.5 every second one.
 
     Args:
-        parts: The corpora, at least one.
+        parts: The corpora, at least one, which all have `train_split`.
         train_split: The split to mix.
-
-    Raises:
-        UserError: If a corpus lacks the split.
     """
 
     def __init__(
@@ -181,40 +362,29 @@ class Mixture(Corpus):
             repeats=any(part.weight > 1 for part, _ in parts),
         )
         self.parts = parts
-        self._names = [
-            corpus.find(train_split, "train_split") for _, corpus in parts
-        ]
+        found = [x.find(train_split, "train_split") for _, x in parts]
+        self._split = found[0]
 
     def read(self, split: str) -> Iterator[Pair]:
-        return self._read(split, lambda corpus, split: corpus.read(split))
-
-    def read_whole(self, split: str) -> Iterator[Pair]:
-        return self._read(split, lambda corpus, split: corpus.read_whole(split))
-
-    def _read(
-        self, split: str, read: Callable[[Corpus, str], Iterator[Pair]]
-    ) -> Iterator[Pair]:
-        if split != self._names[0]:
-            return read(self.parts[0][1], split)
+        if split != self._split:
+            return self.parts[0][1].read(split)
         return (
             (_tagged(source, part.tag), target)
-            for (part, corpus), name in zip(
-                self.parts, self._names, strict=True
-            )
-            for source, target in _weighted(read(corpus, name), part.weight)
+            for part, corpus in self.parts
+            for source, target in _weighted(corpus.pairs(split), part.weight)
         )
 
+    @property
+    def whole(self) -> Corpus:
+        parts = [(part, corpus.whole) for part, corpus in self.parts]
+        return Mixture(parts, self._split)
+
     def state(self, split: str) -> State:
-        if split != self._names[0]:
-            return self.parts[0][1].state(split)
-        return [
-            row
-            for (_, corpus), name in zip(self.parts, self._names, strict=True)
-            for row in corpus.state(name)
-        ]
+        mixed = self.parts if split == self._split else self.parts[:1]
+        return [row for _, corpus in mixed for row in corpus.state_of(split)]
 
     def references(self, split: str) -> list[tuple[str, ...]] | None:
-        is_mixed = split == self._names[0]
+        is_mixed = split == self._split
         return None if is_mixed else self.parts[0][1].references(split)
 
 
@@ -256,14 +426,10 @@ class HeldOut(Corpus):
     source that it was trained on.
 
     Args:
-        corpus: The corpus.
+        corpus: The corpus, without such a validation split.
         train_split: Its training split, which keeps the rest.
-        validation_split: Name of the new split, not one of the corpus.
+        validation_split: Name of the new split.
         share: The expected share of the pairs to hold out, in (0, 1).
-
-    Raises:
-        UserError: If the corpus has the validation split; a `SettingError`
-            while reading one of the two, if the share leaves nothing in it.
     """
 
     def __init__(
@@ -303,9 +469,9 @@ class HeldOut(Corpus):
         digest = hashlib.blake2b(pair[0].encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big") < self._share * 2**64
 
-    def read_whole(self, split: str) -> Iterator[Pair]:
-        is_new = split == self._validation
-        return self.read(split) if is_new else self._corpus.read(split)
+    @property
+    def whole(self) -> Corpus:
+        return self._corpus
 
     def state(self, split: str) -> State:
         is_new = split == self._validation

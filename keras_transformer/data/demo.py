@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from babel import dates, numbers
 
 from keras_transformer.config import UserError
-from keras_transformer.data.corpus import DEMO, Corpus
+from keras_transformer.data.corpora import DEMO, Corpus
 from keras_transformer.data.languages import language_of
 from keras_transformer.data.texts import Pair
 from keras_transformer.machine import extras

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_transformer.config import UNK_ID
-from keras_transformer.data.corpus import Corpus
+from keras_transformer.data.corpora import Corpus
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.texts import Pair
 from keras_transformer.data.tokenizer import Tokenizer

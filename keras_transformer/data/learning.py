@@ -2,6 +2,28 @@
 
 Characters are counted first, since rare ones get no piece, and pieces are
 learnt from the rest. So the text, or a random sample of it, is kept in a file.
+
+A vocabulary has one of two sets of rules, which normalise its text.
+
+`nfc` changes no character into another: it writes the same text in one way.
+Every spelling of a composed character becomes that character (U+00E9 for "e"
+and U+0301, a Hangul syllable for its letters), and up to three points of one
+script that follow each other, such as a vowel and the doubling of Hebrew or
+Arabic, come in Unicode's order. That is Unicode's NFC, except that other marks
+that do not compose stay in the order in which they were written, and keep
+later ones from composing. The text stays canonically equivalent even then.
+Tabs, line ends and spaces at which a line may break become a space. Control
+characters but the zero byte, and byte-order marks, go. No-break spaces, the
+ideographic space, joiners, zero-width spaces, marks of direction and U+FFFD
+stay. "▁" stands for the space inside pieces, so it becomes one too.
+
+`nfkc` is sentencepiece's `nmt_nfkc`, which folds much more: Unicode NFKC,
+except that "～" stays as it is. Every kind of space and U+FFFD become a space,
+U+200C too; zero-width spaces and marks of direction go, and so do control
+characters other than the zero byte and U+0085.
+
+The rules of `nfc` know the Unicode version of the Python that trains a
+vocabulary; the vocabulary keeps them.
 """
 
 import collections
@@ -10,16 +32,17 @@ import io
 import itertools
 import os
 import pathlib
+import sys
 import tempfile
 import unicodedata
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import sentencepiece
 
 from keras_transformer import config
-from keras_transformer.data import sentencepiece_file
+from keras_transformer.data.sentencepiece_file import NFC, parse_model
 from keras_transformer.data.source_reading import is_visible
 from keras_transformer.data.symbols import Form
 from keras_transformer.data.texts import checked_texts
@@ -41,6 +64,13 @@ MAX_SENTENCE_BYTES = 65_536
 CHUNK = 8192
 # All draws are below this.
 DRAWS = 2**32
+# Combining classes of points that belong to one script, such as vowels.
+_POINTS = range(1, 200)
+# Points in a row that are put in order.
+_MOST_POINTS = 3
+# The byte-order mark, and what stands for the space inside pieces.
+_DELETED, _SPACES = "\ufeff", "▁"
+_LINE_ENDS = "\t\n\v\f\r\x85"
 
 
 def learn(
@@ -54,20 +84,26 @@ def learn(
 
     The text is kept in `folder` meanwhile.
     """
+    # Left out if there are none, since the model stores its arguments.
+    extra: dict[str, Any] = {"user_defined_symbols": symbols} if symbols else {}
+    most = vocab_size - RESERVED_PIECES - len(symbols)
+    texts = checked_texts("sentences", sentences, in_utf_8=True)
     with tempfile.TemporaryDirectory(
         dir=folder, prefix=files.PARTIAL
     ) as partial:
-        texts = checked_texts("sentences", sentences, in_utf_8=True)
         _refuse_a_path(sentences)
         text = Sample(f"{partial}/sentences.txt", texts, MAX_TRAINING_SENTENCES)
         if normalization == "nfkc":
-            rules = {"normalization_rule_name": "nmt_nfkc"}
-            return _train_model(text, vocab_size, symbols, rules)
-        file = os.path.join(partial, "rules.tsv")
-        sentencepiece_file.write_rules(file)
-        rules = {"normalization_rule_tsv": file}
-        model = _train_model(text, vocab_size, symbols, rules)
-        return sentencepiece_file.with_named_rules(model)
+            extra["normalization_rule_name"] = "nmt_nfkc"
+            return _train(text, "NFKC", most, vocab_size=vocab_size, **extra)
+        extra["normalization_rule_tsv"] = f"{partial}/rules.tsv"
+        write_rules(extra["normalization_rule_tsv"])
+        model = _train(text, "NFC", most, vocab_size=vocab_size, **extra)
+    # Name the rules, instead of the file that they came from.
+    proto = parse_model(model)
+    proto.normalizer_spec.name = NFC
+    proto.normalizer_spec.ClearField("normalization_rule_tsv")
+    return bytes(proto.SerializeToString())
 
 
 class Sample:
@@ -91,9 +127,7 @@ class Sample:
         seed: int = 1,
     ) -> None:
         self.path, limit = path, DRAWS
-        lines = itertools.chain.from_iterable(
-            text.split("\n") for text in texts
-        )
+        lines = (line for text in texts for line in text.split("\n"))
         random = np.random.default_rng(seed)
         drawn = [np.zeros(0, np.uint32)]  # One for each line of the file.
         written = 0
@@ -132,59 +166,38 @@ def _refuse_a_path(sentences: Iterable[str]) -> None:
         with contextlib.suppress(TypeError, ValueError):  # Not a name.
             is_file = os.path.exists(sentences[0])
     if is_file:
-        raise config.SettingError(
-            "sentences", "texts, such as the lines of a file", sentences
-        )
+        expected = "texts, such as the lines of a file"
+        raise config.SettingError("sentences", expected, sentences)
 
 
-def _train_model(
-    text: Sample, vocab_size: int, symbols: list[str], rules: dict[str, Any]
-) -> bytes:
-    """Train on some lines, without the characters that get no piece."""
-    is_folded = "normalization_rule_name" in rules
-    form: Form = "NFKC" if is_folded else "NFC"
-    most = vocab_size - RESERVED_PIECES - len(symbols)
+def _train(text: Sample, form: Form, most: int, **extra: Any) -> bytes:
+    """Train on some lines, without all but `most` of their characters."""
     rare = _rare_characters(text, form, most)
     model = io.BytesIO()
-    # Left out if there are none, since the model stores its arguments.
-    extra: dict[str, Any] = {"user_defined_symbols": symbols} if symbols else {}
     raised: list[BaseException] = []
-
-    def normalized(lines: Iterable[str]) -> Iterator[str]:
-        # For sentencepiece an error is the end of the lines.
-        try:
-            for line in lines:
-                yield unicodedata.normalize(form, line).translate(rare)
-        except (Exception, KeyboardInterrupt) as error:
-            raised.append(error)
-            raise
-
     # Fixes how sentencepiece shuffles the lines.
     sentencepiece.set_random_generator_seed(1)
     try:
-        with contextlib.closing(text.lines()) as lines:
-            sentencepiece.SentencePieceTrainer.Train(
-                # Not `input`, which would put the path into the model.
-                sentence_iterator=normalized(lines),
-                model_writer=model,
-                model_type="bpe",
-                vocab_size=vocab_size,
-                # Without it, a size too large for the text is an error.
-                hard_vocab_limit=False,
-                # Of the characters that are left.
-                character_coverage=1.0,
-                byte_fallback=True,
-                pad_id=config.PAD_ID,
-                unk_id=config.UNK_ID,
-                bos_id=config.BOS_ID,
-                eos_id=config.EOS_ID,
-                input_sentence_size=MAX_TRAINING_SENTENCES,
-                shuffle_input_sentence=True,
-                max_sentence_length=MAX_SENTENCE_BYTES,
-                minloglevel=3,
-                **rules,
-                **extra,
-            )
+        sentencepiece.SentencePieceTrainer.Train(
+            # Not `input`, which would put the path into the model.
+            sentence_iterator=_normalized(text, form, rare, raised),
+            model_writer=model,
+            model_type="bpe",
+            # Without it, a size too large for the text is an error.
+            hard_vocab_limit=False,
+            # Of the characters that are left.
+            character_coverage=1.0,
+            byte_fallback=True,
+            pad_id=config.PAD_ID,
+            unk_id=config.UNK_ID,
+            bos_id=config.BOS_ID,
+            eos_id=config.EOS_ID,
+            input_sentence_size=MAX_TRAINING_SENTENCES,
+            shuffle_input_sentence=True,
+            max_sentence_length=MAX_SENTENCE_BYTES,
+            minloglevel=3,
+            **extra,
+        )
     except RuntimeError as error:
         if raised:
             raise raised[0] from None
@@ -195,18 +208,114 @@ def _train_model(
     return model.getvalue()
 
 
+def _normalized(
+    text: Sample, form: Form, rare: dict[int, str], raised: list[BaseException]
+) -> Iterator[str]:
+    """Read lines as they will be; keep an error, for sentencepiece an end."""
+    try:
+        for line in text.lines():
+            yield unicodedata.normalize(form, line).translate(rare)
+    except (Exception, KeyboardInterrupt) as error:
+        raised.append(error)
+        raise
+
+
 def _rare_characters(text: Sample, form: Form, most: int) -> dict[int, str]:
     """Map the characters that get no piece to spaces, for `str.translate`."""
     counts: collections.Counter[str] = collections.Counter()
-    with contextlib.closing(text.lines()) as lines:
-        for line in lines:
-            counts.update(unicodedata.normalize(form, line))
+    for line in text.lines():
+        counts.update(unicodedata.normalize(form, line))
     total = counts.total()
     del counts[" "]
-    rare = {
-        x: count
-        for x, count in counts.items()
-        if count < total * (RARE if is_visible(x) else RARE_BLANK)
-    }
-    rare.update(counts.most_common()[most:])
+    rare = {x for x, _ in counts.most_common()[most:]}
+    for x, count in counts.items():
+        if count < total * (RARE if is_visible(x) else RARE_BLANK):
+            rare.add(x)
     return dict.fromkeys(map(ord, rare), " ")
+
+
+def write_rules(path: str | os.PathLike) -> None:
+    """Write `nfc` as a `normalization_rule_tsv` of sentencepiece.
+
+    Each line has the code points of a text, a tab and those that replace it.
+    sentencepiece replaces the longest text first, and looks at each place once.
+    """
+    with open(path, "w", encoding="ascii", newline="\n") as file:
+        for text, replacement in sorted(_rules().items()):
+            for end, part in ("\t", text), ("\n", replacement):
+                file.write(" ".join(f"{ord(x):X}" for x in part) + end)
+
+
+def _rules() -> dict[str, str]:
+    """Map every text of a few characters that is not as it should be."""
+    characters = [
+        character
+        for character in map(chr, range(sys.maxunicode + 1))
+        if unicodedata.category(character) not in ("Cs", "Cn", "Co")
+    ]
+    # By their full decomposition.
+    composed = collections.defaultdict(list)
+    points = collections.defaultdict(list)  # By script.
+    for character in characters:
+        if not unicodedata.is_normalized("NFD", character):
+            composed[unicodedata.normalize("NFD", character)].append(character)
+        if unicodedata.combining(character) in _POINTS:
+            script = unicodedata.name(character).split()[0]
+            points[script].append(character)
+    texts = itertools.chain(
+        characters,
+        *(
+            _spellings(parts, composed)
+            for parts in composed
+            if len(unicodedata.normalize("NFC", parts)) < len(parts)
+        ),
+        *(
+            map("".join, itertools.permutations(of_script, count))
+            for of_script in points.values()
+            for count in range(2, _MOST_POINTS + 1)
+        ),
+    )
+    rules = {
+        text: unicodedata.normalize("NFC", text)
+        for text in texts
+        if not unicodedata.is_normalized("NFC", text)
+    }
+    for character in characters:
+        if _is_space(character):
+            rules[character] = " "
+        elif unicodedata.category(character) == "Cc" or character in _DELETED:
+            rules[character] = ""
+    # Neither needs a rule, and sentencepiece takes none for the zero byte.
+    del rules["\0"], rules[" "]
+    return rules
+
+
+def _is_space(character: str) -> bool:
+    """Return whether it ends a line, or a line may break at it."""
+    if unicodedata.category(character) in ("Zs", "Zl", "Zp"):
+        kind = unicodedata.decomposition(character).partition(" ")[0]
+        return kind not in ("<noBreak>", "<wide>")
+    return character in _LINE_ENDS + _SPACES
+
+
+def _spellings(
+    parts: str, composed: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    """Write fully decomposed text in every canonically equivalent way."""
+    for marks in set(itertools.permutations(parts[1:])):
+        ordered = parts[0] + "".join(marks)
+        if unicodedata.normalize("NFD", ordered) == parts:
+            yield from _partly_composed(ordered, composed)
+
+
+def _partly_composed(
+    parts: str, composed: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    """Compose no, some or all neighbours of a text."""
+    if not parts:
+        yield ""
+    for end in range(1, len(parts) + 1):
+        begins = [*parts[:end]] if end == 1 else []
+        for begin in [*begins, *composed.get(parts[:end], ())]:
+            for rest in _partly_composed(parts[end:], composed):
+                yield begin + rest

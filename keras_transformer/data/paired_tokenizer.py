@@ -18,7 +18,6 @@ Axes: B batch, L length.
 import io
 import json
 import logging
-import os
 import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,7 +25,6 @@ from typing import Any
 import numpy as np
 import sentencepiece
 import tensorflow as tf
-import tensorflow_text
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, UserError
 from keras_transformer.data import source_reading
@@ -34,10 +32,8 @@ from keras_transformer.data.texts import some
 from keras_transformer.data.tokenizer import (
     SOURCE,
     TARGET,
-    ZIP,
     Tokenizer,
     as_strings,
-    read_model,
 )
 from keras_transformer.machine.files import ZIP_DAMAGES
 
@@ -101,6 +97,7 @@ class PairedTokenizer(Tokenizer):
     """
 
     _words = None  # Words are not segmented by themselves.
+    _operator = dict(out_type=tf.string)
 
     def __init__(self, model: bytes, side: str = SOURCE) -> None:
         tf.Module.__init__(self, name=f"{side}_tokenizer")
@@ -139,11 +136,6 @@ class PairedTokenizer(Tokenizer):
             "Expected one vocabulary to add `symbols` to, found two joined, as "
             "some imported runs have; leave out `symbols`, or give a "
             "`tokenizer` that has them."
-        )
-
-    def _make_processor(self) -> tensorflow_text.SentencepieceTokenizer:
-        return tensorflow_text.SentencepieceTokenizer(
-            model=self.spm, out_type=tf.string, name=self._kernel
         )
 
     def tokenize(self, text: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
@@ -226,25 +218,3 @@ class PairedTokenizer(Tokenizer):
 def _for_each(text: tf.Tensor, value: int) -> tf.RaggedTensor:
     """Return one int32 for each text, ragged `(B, 1)`."""
     return tf.RaggedTensor.from_tensor(tf.fill([tf.size(text), 1], value))
-
-
-def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
-    """Read a sentencepiece model, or a file of `paired_tokenizer.pack`.
-
-    Args:
-        path: The file, or a run directory that holds one.
-
-    Raises:
-        UserError: If there is no file at `path` or it is not a vocabulary for
-            this package.
-    """
-    path, model = read_model(path)
-    if not model.startswith(ZIP):
-        return Tokenizer.load(path)
-    try:
-        return PairedTokenizer(model)
-    except ValueError as error:
-        raise UserError(
-            f"{path} is not a vocabulary that this package can use ({error}); "
-            "restore the file."
-        ) from None

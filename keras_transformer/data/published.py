@@ -11,7 +11,7 @@ from sacrebleu.dataset.base import Dataset
 from sacrebleu.utils import smart_open
 
 from keras_transformer.config import UserError
-from keras_transformer.data.corpus import TEST_SET_PREFIX, TFDS_PREFIX, Corpus
+from keras_transformer.data.corpora import TEST_SET_PREFIX, TFDS_PREFIX, Corpus
 from keras_transformer.data.languages import language_of
 from keras_transformer.data.texts import Pair, some
 from keras_transformer.machine import extras

@@ -60,7 +60,7 @@ def for_sources(model: bytes, pieces: Iterable[str] | None = None) -> bytes:
     proto = parse_model(model)
     if pieces is None:
         kinds = NORMAL, USER_DEFINED
-        pieces = [each.piece for each in proto.pieces if each.type in kinds]
+        pieces = (each.piece for each in proto.pieces if each.type in kinds)
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     rules = proto.normalizer_spec
     rules.precompiled_charsmap = _with_rules(
@@ -73,29 +73,22 @@ def _table(processor: Any, pieces: set[str]) -> dict[str, str]:
     """Map texts without pieces to what they stand for, if that has pieces."""
     known = frozenset[str]().union(*pieces)
     alike = {
-        character: next((x for x in row if x in pieces), character)
+        ord(character): next((x for x in row if x in pieces), character)
         for row in _ALIKE
         for character in row
     }
-    meant = {
-        text: "".join(alike.get(x, x) for x in meaning)
-        for text, meaning in _meanings().items()
-        if known.isdisjoint(text)
-    }
-
-    def normalized(texts: Iterable[str]) -> list[str]:
-        # By the rules that the vocabulary has already.
-        found = processor.normalize(list(texts))
-        return [text.replace(SPACE, " ").strip(" ") for text in found]
-
-    before, after = normalized(meant), normalized(meant.values())
-    return {
-        text: " " * meaning.startswith(" ") + plain
-        for (text, meaning), now, plain in zip(
-            meant.items(), before, after, strict=True
-        )
-        if not known.issuperset(now) and pieces.issuperset(plain)
-    }
+    table = {}
+    for text, meaning in _meanings().items():
+        if known.isdisjoint(text):
+            meaning = meaning.translate(alike)
+            # By the rules that the vocabulary has already.
+            now, plain = (
+                x.replace(SPACE, " ").strip(" ")
+                for x in processor.normalize([text, meaning])
+            )
+            if not known.issuperset(now) and pieces.issuperset(plain):
+                table[text] = " " * meaning.startswith(" ") + plain
+    return table
 
 
 @functools.cache
@@ -131,54 +124,21 @@ def _with_rules(charsmap: bytes, table: Mapping[str, str]) -> bytes:
     """Add rules to a precompiled map of sentencepiece.
 
     It is the size of a double array, the array, and the replacements, each
-    ended by a zero byte. A node that gets children moves with those it has to a
-    block of its own at the end; all others stay where they are.
+    ended by a zero byte.
     """
     size = int.from_bytes(charsmap[:4], "little")
-    units = array.array("I", charsmap[4 : 4 + size])
+    units = _DoubleArray("I", charsmap[4 : 4 + size])
     texts = bytearray(charsmap[4 + size :])
-
-    def base(node: int) -> int:
-        """Return where a node's value is, and its children by their labels."""
-        unit = units[node]
-        return node ^ (unit >> 10) << (8 if unit & _IN_BLOCKS else 0)
-
-    def point(node: int, place: int) -> None:
-        units[node] = units[node] & (_HAS_VALUE | _LABEL) | (node ^ place) << 10
-
-    def add(node: int, below: dict[int, Any], is_new: bool) -> None:
-        value = below.pop(-1, None)
-        if is_new and not below:
-            place = value
-        else:
-            place = len(units)
-            units.extend([_VALUE] * _BLOCK)
-            old = base(node)
-            for label in () if is_new else range(1, _BLOCK):
-                if units[old ^ label] & (_VALUE | _LABEL) == label:
-                    units[place + label] = units[old ^ label]
-                    point(place + label, base(old ^ label))
-            value = old if value is None and units[node] & _HAS_VALUE else value
-            if value is not None:
-                units[place] = units[value]
-        point(node, place)
-        if value is not None:
-            units[node] |= _HAS_VALUE
-        for label, deeper in below.items():
-            child = place + label
-            if is_new_child := units[child] == _VALUE:
-                units[child] = label
-            add(child, deeper, is_new_child)
-
     is_empty = not units
-    units.extend([0] + [_VALUE] * (_BLOCK - 1) if is_empty else [])
+    if is_empty:
+        units.add_block()
+        units[0] = 0
     tree: dict[int, Any] = {}
     places: dict[str, int] = {}  # Of the value of each replacement.
     for text, replacement in table.items():
         if replacement not in places:
             if len(places) % _BLOCK == 0:
-                units.extend([_VALUE] * _BLOCK)
-                first = len(units) - _BLOCK
+                first = units.add_block()
             places[replacement] = first + len(places) % _BLOCK
             units[places[replacement]] = _VALUE | len(texts)
             texts += replacement.encode() + b"\0"
@@ -186,6 +146,47 @@ def _with_rules(charsmap: bytes, table: Mapping[str, str]) -> bytes:
         for byte in text.encode():
             branch = branch.setdefault(byte, {})
         branch[-1] = places[replacement]
-    add(0, tree, is_empty)
+    units.add(0, tree, is_empty)
     size = len(units) * units.itemsize
     return size.to_bytes(4, "little") + units.tobytes() + bytes(texts)
+
+
+class _DoubleArray(array.array):
+    """The units of a double array.
+
+    A node that gets children moves with those it has to a block of its own at
+    the end; all others stay where they are.
+    """
+
+    def add_block(self) -> int:
+        self.extend([_VALUE] * _BLOCK)
+        return len(self) - _BLOCK
+
+    def base(self, node: int) -> int:
+        """Return where a node's value is, and its children by their labels."""
+        unit = self[node]
+        return node ^ (unit >> 10) << (8 if unit & _IN_BLOCKS else 0)
+
+    def point(self, node: int, place: int) -> None:
+        self[node] = self[node] & (_HAS_VALUE | _LABEL) | (node ^ place) << 10
+
+    def add(self, node: int, below: dict[int, Any], is_new: bool) -> None:
+        """Add what lies below a node, by bytes; -1 has a value's place."""
+        value = place = below.pop(-1, None)
+        if below or not is_new:
+            place, old = self.add_block(), self.base(node)
+            for label in () if is_new else range(1, _BLOCK):
+                if self[old ^ label] & (_VALUE | _LABEL) == label:
+                    self[place + label] = self[old ^ label]
+                    self.point(place + label, self.base(old ^ label))
+            value = old if value is None and self[node] & _HAS_VALUE else value
+            if value is not None:
+                self[place] = self[value]
+        self.point(node, place)
+        if value is not None:
+            self[node] |= _HAS_VALUE
+        for label, deeper in below.items():
+            child = place + label
+            if is_new_child := self[child] == _VALUE:
+                self[child] = label
+            self.add(child, deeper, is_new_child)

@@ -17,7 +17,8 @@ import os
 import pathlib
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -25,11 +26,7 @@ import tensorflow as tf
 import tensorflow_text
 
 from keras_transformer import config
-from keras_transformer.data import (
-    bulk_tokenizer,
-    sentencepiece_file,
-    source_reading,
-)
+from keras_transformer.data import sentencepiece_file, source_reading
 from keras_transformer.data.symbols import TOKENIZER_FILE, read_symbols
 from keras_transformer.data.texts import checked_texts, place_named
 from keras_transformer.machine import files
@@ -76,24 +73,16 @@ class Tokenizer(tf.Module):
 
     pad_id, unk_id, bos_id, eos_id = _SPECIAL_IDS
     ids = config.OURS
+    _operator: Mapping[str, Any] = dict(out_type=tf.int32, add_eos=True)
 
     def __init__(self, model: bytes, side: str = SOURCE) -> None:
         super().__init__(name=f"{side}_tokenizer")
-        if not isinstance(model, bytes):
-            raise config.SettingError(
-                "model",
-                "the bytes of a sentencepiece model; `Tokenizer.load` reads a "
-                "file of one",
-                model,
-            )
         pieces = sentencepiece.SentencePieceProcessor()
         try:
             pieces.LoadFromSerializedProto(model)
-        except RuntimeError:
-            raise ValueError(
-                "`model` must be a serialised sentencepiece model. "
-                f"Received: {len(model)} bytes of something else"
-            ) from None
+        except (RuntimeError, TypeError):
+            expected = "the bytes of a sentencepiece model, not its file's name"
+            raise config.SettingError("model", expected, model) from None
         ids = pieces.pad_id(), pieces.unk_id(), pieces.bos_id(), pieces.eos_id()
         if ids != _SPECIAL_IDS:
             raise ValueError(
@@ -118,8 +107,8 @@ class Tokenizer(tf.Module):
 
     def _make_target(self, side: str) -> None:
         self.load_operator()
-        is_source = side == SOURCE
-        self.target = type(self)(self.model, TARGET) if is_source else self
+        is_target = side == TARGET
+        self.target = self if is_target else type(self)(self.model, TARGET)
 
     def fits(self, vocab_size: int) -> bool:
         """Return whether a model's logits are of this vocabulary."""
@@ -135,21 +124,18 @@ class Tokenizer(tf.Module):
         self.processor = self._make_processor()
 
     def _make_processor(self) -> tensorflow_text.SentencepieceTokenizer:
+        # Those of one name share a model once loaded.
+        name = f"{self.name}_{zlib.crc32(self.spm):08x}"
         return tensorflow_text.SentencepieceTokenizer(
-            model=self.spm, out_type=tf.int32, add_eos=True, name=self._kernel
+            model=self.spm, name=name, **self._operator
         )
-
-    @property
-    def _kernel(self) -> str:
-        """Name the operator: those of one name share a model once loaded."""
-        return f"{self.name}_{zlib.crc32(self.spm):08x}"
 
     def _run(self, method: str, values: tf.Tensor) -> tf.Tensor:
         """Call the operator, which `tf.random.set_seed` may have unloaded."""
-        if _has_own_operators.get():
-            return getattr(self._make_processor(), method)(values)
+        is_own = _has_own_operators.get()
+        processor = self._make_processor() if is_own else self.processor
         try:
-            return getattr(self.processor, method)(values)
+            return getattr(processor, method)(values)
         except tf.errors.NotFoundError:
             self.load_operator()
             return getattr(self.processor, method)(values)
@@ -181,20 +167,19 @@ class Tokenizer(tf.Module):
                 `symbols.read_symbols`; `pieces` has them after the four ids.
             normalization: `"nfc"` changes no character into another; `"nfkc"`
                 also folds full-width signs, ligatures, fractions and spaces
-                (`keras_transformer.data.sentencepiece_file`).
+                (`keras_transformer.data.learning`).
 
         Raises:
-            UserError: If `vocab_size` is 261 or less without the symbols, no
-                sentence holds any text, a sentence is not a text, the only text
-                is the name of a file, or there is no such `normalization`.
+            UserError: If `vocab_size` is 261 or less without the symbols, or no
+                sentence holds any text.
         """
         from keras_transformer.data import learning
 
         vocab_size = whole_number("vocab_size", vocab_size)
         checked_value(config.SETTINGS["normalization"], normalization)
-        symbols = list(checked_texts("symbols", symbols))
         if symbols:
-            read_symbols(symbols, "NFKC" if normalization == "nfkc" else "NFC")
+            form = "NFKC" if normalization == "nfkc" else "NFC"
+            symbols = read_symbols(symbols, form)
         reserved = learning.RESERVED_PIECES + len(symbols)
         if vocab_size <= reserved:
             also = f", {len(symbols)} symbols" if symbols else ""
@@ -203,19 +188,16 @@ class Tokenizer(tf.Module):
                 f"ids{also}, 256 bytes and the space come first), received "
                 f"{vocab_size}; ask for more, such as 8000."
             )
-        if not isinstance(path, str | os.PathLike):
-            raise config.SettingError("path", "the file to write", path)
-        path = pathlib.Path(path)
+        folder = pathlib.Path(path).parent
         model = learning.learn(
-            sentences, vocab_size, path.parent, symbols, normalization
+            sentences, vocab_size, folder, list(symbols), normalization
         )
         tokenizer = cls(model)
         if tokenizer.vocab_size != vocab_size:
             logger.warning(
                 "The vocabulary has %d pieces instead of %d: the text has no "
                 "more.",
-                tokenizer.vocab_size,
-                vocab_size,
+                *(tokenizer.vocab_size, vocab_size),
             )
         tokenizer.save(path)
         return tokenizer
@@ -232,7 +214,7 @@ class Tokenizer(tf.Module):
             UserError: As from `symbols.read_symbols`, or if there are two
                 vocabularies, as in some imported runs.
         """
-        if not (symbols := list(checked_texts("symbols", symbols))):
+        if not symbols:
             return self
         symbols = read_symbols(symbols)
         return type(self)(sentencepiece_file.with_symbols(self.model, symbols))
@@ -247,19 +229,33 @@ class Tokenizer(tf.Module):
         """Read a file that `train` wrote, or another sentencepiece model.
 
         Args:
-            path: The file, or a run directory that holds one.
+            path: The file, or a run directory that holds one. That of an
+                imported run may hold two vocabularies
+                (`keras_transformer.data.paired_tokenizer`).
 
         Raises:
             UserError: If there is no file at `path` or it is not a
                 vocabulary for this package.
         """
-        path, model = read_model(path)
-        if model.startswith(ZIP):
-            raise config.UserError(
-                f"{path} holds two vocabularies, as an imported run may; "
-                "take `Run(…).translator().tokenizer`."
-            )
+        if not isinstance(path, str | os.PathLike):
+            expected = "a `Tokenizer` or the path of a sentencepiece model"
+            raise config.SettingError("tokenizer", expected, path)
+        path = pathlib.Path(path)
+        if path.is_dir():
+            path = path / TOKENIZER_FILE
         try:
+            model = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            raise config.UserError(
+                f"Expected a vocabulary at {path}, found no such file; give "
+                "the directory of a run that has begun, or a sentencepiece "
+                "model."
+            ) from None
+        try:
+            if model.startswith(ZIP):
+                from keras_transformer.data import paired_tokenizer
+
+                return paired_tokenizer.PairedTokenizer(model)
             return cls(model)
         except ValueError as error:
             raise config.UserError(
@@ -297,21 +293,17 @@ class Tokenizer(tf.Module):
             SettingError: If `texts` is a single `str`.
         """
         checked_texts("texts", texts)
-        texts = [
-            text if source_reading.is_visible(text) else "" for text in texts
-        ]
+        texts = [x if source_reading.is_visible(x) else "" for x in texts]
         with place_named("texts", texts):
-            found = self._words.tokenize(texts) if self._words else None
-        if found is None:
-            ragged = self.tokenize(texts)
-            found = ragged.values.numpy(), ragged.row_lengths().numpy()
-        return found
+            if self._words and (found := self._words.tokenize(texts)):
+                return found
+        ragged = self.tokenize(texts)
+        return ragged.values.numpy(), ragged.row_lengths().numpy()
 
     @functools.cached_property
-    def _words(self) -> bulk_tokenizer.Words | None:
-        if not bulk_tokenizer.are_independent(self.model):
-            return None
-        return bulk_tokenizer.Words(self._pieces)
+    def _words(self) -> sentencepiece_file.Words | None:
+        is_possible = sentencepiece_file.are_independent(self.model)
+        return sentencepiece_file.Words(self._pieces) if is_possible else None
 
     def tokenize_with_offsets(
         self, text: tf.Tensor | Sequence[str]
@@ -370,39 +362,13 @@ class Tokenizer(tf.Module):
     @functools.cached_property
     def _unmet(self) -> list[int]:
         """The ids of which a character without a piece has one."""
-        names = self.pieces(range(self.vocab_size))
+        names = enumerate(self.pieces(range(self.vocab_size)))
         first = re.compile("<0x[0-7C-F].>")  # Of the bytes of a character.
-        found = (i for i, name in enumerate(names) if first.fullmatch(name))
-        return [config.UNK_ID, *found]
+        return [config.UNK_ID, *(i for i, x in names if first.fullmatch(x))]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Name the piece of each id, "▁" for a space, as attention plots do."""
         return [self._pieces.IdToPiece(int(piece_id)) for piece_id in ids]
-
-
-def read_model(path: str | os.PathLike) -> tuple[pathlib.Path, bytes]:
-    """Read a file of a vocabulary, or that in a run directory.
-
-    Returns:
-        The path of the file, and its content.
-
-    Raises:
-        UserError: If there is no such file.
-    """
-    if not isinstance(path, str | os.PathLike):
-        expected = "a `Tokenizer` or the path of a sentencepiece model"
-        raise config.SettingError("tokenizer", expected, path)
-    path = pathlib.Path(path)
-    if path.is_dir():
-        path = path / TOKENIZER_FILE
-    try:
-        return path, path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        raise config.UserError(
-            f"Expected a vocabulary at {path}, found no such file; give "
-            "the directory of a run that has begun, or a "
-            "sentencepiece model."
-        ) from None
 
 
 def as_strings(text: tf.Tensor | Sequence[str]) -> tf.Tensor:

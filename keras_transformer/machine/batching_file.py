@@ -1,8 +1,4 @@
-"""TensorFlow Serving's batching file, which says how to batch requests.
-
-The export writes it, and the embedded server reads it as TensorFlow Serving
-does.
-"""
+"""TensorFlow Serving's batching file: an export's, read by our server too."""
 
 import dataclasses
 import os
@@ -35,14 +31,7 @@ max_enqueued_batches {{ value: {max_enqueued_batches} }}
 
 @dataclasses.dataclass(frozen=True)
 class Batching:
-    """The parameters of the file that matter here.
-
-    Attributes:
-        max_batch_size: Texts translated together.
-        batch_timeout_micros: How long a text waits for company.
-        num_batch_threads: Batches translated at the same time.
-        max_enqueued_batches: Batches that may wait.
-    """
+    """The parameters of the file that matter here, as `_TEXT` explains them."""
 
     max_batch_size: int = 32
     batch_timeout_micros: int = 5_000
@@ -55,23 +44,15 @@ class Batching:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Batching":
-        """Read a file; missing parameters have their defaults.
-
-        Raises:
-            UserError: As in `read_batching`.
-        """
+        """Read a file; missing parameters have their defaults."""
         return cls(**read_batching(path))
 
 
 def read_batching(path: str | os.PathLike) -> dict[str, int]:
-    """Read the text form that TensorFlow Serving reads.
-
-    Returns:
-        The parameters that are fields of `Batching`. The others concern only
-        TensorFlow Serving.
+    """Read the fields of `Batching` that a file has.
 
     Raises:
-        UserError: If it cannot be read, holds no parameters, misspells one, or
+        UserError: If it cannot be read, holds none of them, misspells one, or
             has a number below 1 (or a time below 0).
     """
     try:
@@ -82,13 +63,17 @@ def read_batching(path: str | os.PathLike) -> dict[str, int]:
             f"them ({type(error).__name__}); name another file."
         ) from None
     known = [field.name for field in dataclasses.fields(Batching)]
+    text = re.sub("#.*", "", text)
     values = {}
-    for name, value in re.findall(
-        r"\b(\w+)\s*:?\s*{([^}]*)}", re.sub("#.*", "", text)
-    ):
+    for name, value in re.findall(r"\b(\w+)\s*:?\s*{([^}]*)}", text):
         number = re.fullmatch(r"\s*value\s*:\s*(-?\d+)\s*", value)
         if name in known and number:
             values[name] = int(number[1])
+            if values[name] < (name != "batch_timeout_micros"):
+                raise UserError(
+                    f"Expected {name} of at least 1 in {path}, found "
+                    f"{number[1]}."
+                )
         elif name in known or nearest(name, known):
             raise UserError(
                 f"Expected NAME {{ value: N }} in {path}, found {name} "
@@ -99,9 +84,4 @@ def read_batching(path: str | os.PathLike) -> dict[str, int]:
             f"Expected batching parameters such as max_batch_size {{ value: "
             f"32 }} in {path}, found none; name another file."
         )
-    for name, value in values.items():
-        if value < (name != "batch_timeout_micros"):
-            raise UserError(
-                f"Expected {name} of at least 1 in {path}, found {value}."
-            )
     return values

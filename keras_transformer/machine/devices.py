@@ -61,7 +61,7 @@ def let_memory_grow() -> None:
 def cores() -> int:
     """Count the cores of the processor that this process may use."""
     count = _schedulable_cores()
-    # Only a container has a quota; go on if it cannot be read.
+    # Only a container has a quota.
     with contextlib.suppress(OSError, ValueError):
         quota, period = QUOTA.read_text().split()
         if quota != "max":
@@ -88,13 +88,11 @@ def share_cores(searches: int) -> None:
     """
     import tensorflow as tf
 
-    if THREADS in os.environ:
-        return
-    if not tf.config.list_physical_devices("GPU"):
+    has_gpu = tf.config.list_physical_devices("GPU")
+    if THREADS not in os.environ and not has_gpu:
+        share = max(1, cores() // searches)
         with contextlib.suppress(RuntimeError):
-            tf.config.threading.set_intra_op_parallelism_threads(
-                max(1, cores() // searches)
-            )
+            tf.config.threading.set_intra_op_parallelism_threads(share)
 
 
 def log_devices() -> None:
@@ -121,9 +119,8 @@ def log_devices() -> None:
 def multiplies(precision: str) -> bool:
     """Return whether the processor multiplies in `precision`, if known."""
     listed = _features()
-    if precision not in MULTIPLIES or not listed:
-        return True
-    return bool(MULTIPLIES[precision] & listed)
+    known = MULTIPLIES.get(precision, listed)
+    return not listed or bool(known & listed)
 
 
 def has(instructions: str) -> bool:
@@ -135,22 +132,19 @@ def warn_of_slow(precision: str) -> None:
     """Warn if a precision is slower than float32."""
     import tensorflow as tf
 
-    if tf.config.list_physical_devices("GPU") or multiplies(precision):
-        return
-    logger.warning(
-        "This processor does not multiply %s (it lists none of %s): float32 "
-        "is faster here.",
-        precision,
-        ", ".join(sorted(MULTIPLIES[precision])),
-    )
+    if not tf.config.list_physical_devices("GPU") and not multiplies(precision):
+        logger.warning(
+            "This processor does not multiply %s (it lists none of %s): "
+            "float32 is faster here.",
+            *(precision, ", ".join(sorted(MULTIPLIES[precision]))),
+        )
 
 
 def _features() -> set[str]:
     """Return the features that the processor lists; none except on Linux."""
-    if not PROCESSORS.exists():
-        return set()
-    flags = re.findall(r"^flags\s*:(.*)", PROCESSORS.read_text(), re.MULTILINE)
-    return {*flags[0].split()} if flags else set()
+    text = PROCESSORS.read_text() if PROCESSORS.exists() else ""
+    flags = re.search(r"^flags\s*:(.*)", text, re.MULTILINE)
+    return {*flags[1].split()} if flags else set()
 
 
 def _schedulable_cores() -> int:
@@ -166,10 +160,8 @@ def _describe(gpu: Any) -> str:
 
     details = tf.config.experimental.get_device_details(gpu)
     name = details.get("device_name", gpu.name)
-    if "compute_capability" not in details:
-        return name
-    major, minor = details["compute_capability"]
-    return f"{name} (compute capability {major}.{minor})"
+    capability = ".".join(map(str, details.get("compute_capability", ())))
+    return name + f" (compute capability {capability})" * bool(capability)
 
 
 def searches(

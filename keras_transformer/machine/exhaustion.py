@@ -21,7 +21,8 @@ def full_disk(error: Exception) -> str | None:
 
     Libraries pass them on in their own errors; h5py's may be a RuntimeError.
     """
-    if not isinstance(error, OSError | RuntimeError) and _code(error) is None:
+    is_other = not isinstance(error, OSError | RuntimeError)
+    if is_other and not hasattr(error, "error_code"):
         return None
     text = f"{getattr(error, 'strerror', None) or ''} {error}"
     reasons = map(os.strerror, files.FULL)
@@ -34,13 +35,8 @@ def explained(
 ) -> Iterator[None]:
     """Turn an error of memory, a disk or a closed place into one sentence.
 
-    Args:
-        less: Advice on using less memory, the end of a sentence.
-        place: The place to name if an error of a full disk names no file.
-
-    Raises:
-        JobError: If memory or disk is full.
-        UserError: If a place must not be written or read.
+    `less` is advice on using less memory, the end of a sentence; `place` is
+    named if an error of a full disk names no file.
     """
     try:
         yield
@@ -53,35 +49,25 @@ def explained(
                 f"{f'{name}: ' if name else ''}{reason}; free space or choose "
                 "a place that can be written, then run the same command again."
             ) from error
-        if isinstance(error, OSError) and error.errno in _CLOSED:
-            if error.filename:  # A port has none.
-                raise UserError(
-                    f"{error.filename}: {error.strerror}; choose a place that "
-                    "can be written and read."
-                ) from error
+        is_closed = isinstance(error, OSError) and error.errno in _CLOSED
+        if is_closed and error.filename:  # A port has none.
+            raise UserError(
+                f"{error.filename}: {error.strerror}; choose a place that can "
+                "be written and read."
+            ) from error
         if _is_memory_full(error):
-            raise JobError(f"Out of memory{_where(error)}; {less}.") from error
+            # The error's first line has the device.
+            text = str(getattr(error, "message", error)).strip()
+            text = text[max(text.find("OOM when"), 0) :].partition("\n")[0]
+            where = f" ({text.partition(' [Op:')[0]})" if text else ""
+            raise JobError(f"Out of memory{where}; {less}.") from error
         raise
 
 
-def _code(error: Exception) -> int | None:
-    """Return TensorFlow's code of an error; None for other errors."""
-    return getattr(error, "error_code", None)
-
-
 def _is_memory_full(error: Exception) -> bool:
-    if _code(error) is None:
+    code = getattr(error, "error_code", None)  # TensorFlow's.
+    if code is None:
         return isinstance(error, MemoryError)
     # If a driver finds no memory, TensorFlow calls it an internal error.
     text = str(error).lower()
-    return _code(error) == _RESOURCE_EXHAUSTED or any(
-        words in text for words in _NO_MEMORY
-    )
-
-
-def _where(error: Exception) -> str:
-    """Return the error's first line, with the device, in brackets."""
-    text = str(getattr(error, "message", error)).strip()
-    start = max(text.find("OOM when"), 0)
-    line = text[start:].partition("\n")[0].partition(" [Op:")[0]
-    return f" ({line})" if line else ""
+    return code == _RESOURCE_EXHAUSTED or any(x in text for x in _NO_MEMORY)

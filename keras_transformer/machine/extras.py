@@ -48,9 +48,6 @@ def check_keras() -> None:
     """Refuse global settings of Keras that a run cannot have.
 
     A run names its precision itself, so the global policy has no effect.
-
-    Raises:
-        UserError: If Keras has another backend or type of numbers.
     """
     import keras
 
@@ -71,8 +68,7 @@ def check_keras() -> None:
 def missing_keras(error: ImportError) -> UserError | None:
     """Explain an import that fails for how Keras was set up, or return None."""
     is_keras = "Keras cannot be imported" in str(error)  # TensorFlow's words.
-    legacy = os.environ.get("TF_USE_LEGACY_KERAS")
-    if is_keras and legacy:
+    if is_keras and (legacy := os.environ.get("TF_USE_LEGACY_KERAS")):
         return UserError(
             f"TF_USE_LEGACY_KERAS={legacy} asks TensorFlow for Keras 2, which "
             "is not installed; unset it."
@@ -89,7 +85,6 @@ def install_command(extra: str) -> str:
     """Name the command that installs what an extra needs, for an error."""
     try:
         metadata.version(NAME)
-    except metadata.PackageNotFoundError:
-        # The package in this folder is not installed.
+    except metadata.PackageNotFoundError:  # This folder is not installed.
         return f"pip install '.[{extra}]' in the clone"
     return f"pip install '{NAME}[{extra}]'"

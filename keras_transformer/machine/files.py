@@ -28,12 +28,8 @@ PARTIAL = ".partial-"
 # The errors of reading a damaged archive. An unknown compression, or a member
 # that claims to be encrypted, is a RuntimeError.
 ZIP_DAMAGES = (
-    EOFError,
-    OSError,
-    RuntimeError,
-    ValueError,
-    zipfile.BadZipFile,
-    zlib.error,
+    *(EOFError, OSError, RuntimeError, ValueError),
+    *(zipfile.BadZipFile, zlib.error),
 )
 # Errors of a full disk or quota. Those of writing do not name the file.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -45,13 +41,9 @@ logger = logging.getLogger("keras_transformer")
 
 @contextlib.contextmanager
 def whole(path: str | os.PathLike) -> Iterator[pathlib.Path]:
-    """Lend a path to write a file or a folder at, then rename it.
+    """Lend a free path beside `path`, and rename it to that, in its place.
 
-    Args:
-        path: Its final place; anything there is replaced. Its folder exists.
-
-    Yields:
-        A free path beside it. An error leaves nothing there.
+    An error leaves nothing there.
     """
     path = pathlib.Path(path)
     name = re.compile(rf"{re.escape(_ours())}\d+-{re.escape(path.name)}")
@@ -74,22 +66,19 @@ def whole(path: str | os.PathLike) -> Iterator[pathlib.Path]:
 
 def give_name(made: pathlib.Path, path: pathlib.Path) -> None:
     """Give a complete file or folder its name, once it is on disk."""
-    _flush(made)
+    for each in [*made.rglob("*"), made]:
+        _flush(each)
     if path.is_dir():  # A rename cannot replace it.
         with _moved_away(path):
             made.rename(path)
     else:
         made.replace(path)
-    _flush_one(path.parent)
+    _flush(path.parent)
 
 
 @contextlib.contextmanager
 def open_whole(path: str | os.PathLike) -> Iterator[BinaryIO]:
-    """Open a file that gets its name when it is complete, or never.
-
-    Raises:
-        UserError: If `path` is a folder.
-    """
+    """Open a file that gets its name when it is complete, or never."""
     # Write the target of a link, not the link.
     path = pathlib.Path(os.path.realpath(path))
     if path.is_dir():
@@ -118,12 +107,7 @@ def remove(path: pathlib.Path) -> None:
 
 
 def version_path(output: str | os.PathLike, version: int) -> pathlib.Path:
-    """Return `output/version`, where TensorFlow Serving looks for a version.
-
-    Raises:
-        UserError: If the version is no whole number above 0 or exists already,
-            or `output` is not a folder.
-    """
+    """Return `output/version`, free, where TensorFlow Serving looks for it."""
     output = pathlib.Path(output)
     version = whole_number("version", version)
     if output.exists() and not output.is_dir():
@@ -141,11 +125,7 @@ def version_path(output: str | os.PathLike, version: int) -> pathlib.Path:
 
 
 def model_name(folder: str | os.PathLike, name: str | None = None) -> str:
-    """Return a model's name for clients, by default that of its folder.
-
-    Raises:
-        UserError: If it cannot be part of a URL.
-    """
+    """Return a model's name for clients, by default that of its folder."""
     name = os.path.basename(os.path.abspath(folder)) if name is None else name
     if not name or re.search("[/:]", name):
         raise UserError(
@@ -171,10 +151,9 @@ def remove_leftovers(*folders: str | os.PathLike) -> None:
     """
     for folder in map(pathlib.Path, folders):
         for path in folder.glob(f"{PARTIAL}*"):
-            if _is_being_written(path):
-                continue
-            logger.info("Removing %s, left by a process that ended.", path)
-            _erase(path)
+            if not _is_being_written(path):
+                logger.info("Removing %s, left by a process that ended.", path)
+                _erase(path)
 
 
 def checksum(path: str | os.PathLike) -> int:
@@ -263,14 +242,7 @@ def _erase(path: pathlib.Path) -> None:
 
 
 def _flush(path: pathlib.Path) -> None:
-    """Flush a file, or all files of a folder, to disk."""
-    if path.is_dir():
-        for inside in path.iterdir():
-            _flush(inside)
-    _flush_one(path)
-
-
-def _flush_one(path: pathlib.Path) -> None:
+    """Flush a file, or a folder without what is in it, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

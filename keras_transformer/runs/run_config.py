@@ -57,7 +57,7 @@ class RunConfig:
     Attributes:
         preset: Name of the preset the run started from.
         corpus: `demo`, a folder, `tfds:NAME[/CONFIG]`, `memory`, or a mixture
-            of the first three (`data/corpus.py`).
+            of the first three (`data/corpora.py`).
         requested_vocab_size: The vocabulary size asked for; the model has the
             size that the corpus could fill.
         search: The search of later verbs, by default.
@@ -351,11 +351,11 @@ def load_vocabulary(
 
     One that has changed is refused: other pieces would be other words.
     """
-    from keras_transformer.data.paired_tokenizer import load_tokenizer
+    from keras_transformer.data.tokenizer import Tokenizer
 
     path = pathlib.Path(run_dir) / TOKENIZER_FILE
     known = (run or RunConfig.load(run_dir)).vocabulary
-    tokenizer = load_tokenizer(path)
+    tokenizer = Tokenizer.load(path)
     if known not in (None, checksum_of(tokenizer)):
         raise UserError(
             f"{path} is not the vocabulary that this run was trained with; "

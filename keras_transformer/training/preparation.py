@@ -14,8 +14,7 @@ from keras_transformer import __version__
 from keras_transformer.config import UserError
 from keras_transformer.data import inspection
 from keras_transformer.data.batch_plan import BatchPlan
-from keras_transformer.data.corpus import Corpus, tags_of
-from keras_transformer.data.paired_tokenizer import load_tokenizer
+from keras_transformer.data.corpora import Corpus, tags_of
 from keras_transformer.data.records import RECORDS_FILE, TokenisedCorpus
 from keras_transformer.data.texts import Pair
 from keras_transformer.data.tokenizer import Tokenizer
@@ -125,7 +124,7 @@ def prepare_vocabulary(
     """
     given = session.tokenizer
     if given is not None and not isinstance(given, Tokenizer):
-        given = load_tokenizer(given)
+        given = Tokenizer.load(given)
     if layout.has_begun(session.run_dir):
         tokenizer = load_vocabulary(session.run_dir)
         if given and given.model != tokenizer.model:

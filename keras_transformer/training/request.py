@@ -21,17 +21,15 @@ from keras_transformer.config import (
     UserError,
 )
 from keras_transformer.data.corpora import (
-    Source,
-    hold_out,
-    one_name,
-    open_corpus,
-)
-from keras_transformer.data.corpus import (
     DEMO,
     MEMORY,
     Corpus,
     Part,
+    Source,
     absolute_name,
+    hold_out,
+    one_name,
+    open_corpus,
     parts_of,
     tags_of,
 )

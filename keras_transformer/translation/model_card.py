@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer import __version__
 from keras_transformer.config import Search, UserError
-from keras_transformer.data.corpus import (
+from keras_transformer.data.corpora import (
     DEMO,
     SEPARATOR,
     TFDS_PREFIX,

@@ -3,8 +3,7 @@
 import pytest
 
 from keras_transformer.config import UserError
-from keras_transformer.data.corpora import Mixture, hold_out, open_corpus
-from keras_transformer.data.corpus import Part
+from keras_transformer.data.corpora import Mixture, Part, hold_out, open_corpus
 from keras_transformer.training.request import understand
 
 # Every source comes twice, with two translations.

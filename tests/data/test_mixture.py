@@ -5,8 +5,13 @@ import shutil
 import pytest
 
 from keras_transformer.config import UserError
-from keras_transformer.data.corpora import Mixture, hold_out, open_corpus
-from keras_transformer.data.corpus import absolute_name, parts_of
+from keras_transformer.data.corpora import (
+    Mixture,
+    absolute_name,
+    hold_out,
+    open_corpus,
+    parts_of,
+)
 from keras_transformer.training.request import understand
 
 

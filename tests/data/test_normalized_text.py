@@ -14,7 +14,7 @@ from babel import dates, localedata, numbers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from keras_transformer.data import bulk_tokenizer, sentencepiece_file
+from keras_transformer.data import sentencepiece_file
 from keras_transformer.data.tokenizer import Tokenizer
 
 SPACES = re.compile(
@@ -67,7 +67,7 @@ def out_of(tokenizer, texts):
 
 
 def test_lines_of_every_language_come_out_as_they_went_in(tokenizer, lines):
-    assert bulk_tokenizer.are_independent(tokenizer.model)
+    assert sentencepiece_file.are_independent(tokenizer.model)
     assert out_of(tokenizer, lines) == [composed(line) for line in lines]
     apart = [unicodedata.normalize("NFD", line) for line in lines]
     assert out_of(tokenizer, apart) == [composed(line) for line in lines]

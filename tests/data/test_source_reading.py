@@ -11,8 +11,8 @@ from natural_corpus import train_pieces
 
 from keras_transformer.data import (
     demo,
+    learning,
     paired_tokenizer,
-    sentencepiece_file,
     source_reading,
 )
 from keras_transformer.data.tokenizer import Tokenizer
@@ -88,7 +88,7 @@ def test_a_fraction_after_a_number_and_half_width_kana(tmp_path):
 
 def test_no_rule_of_the_vocabulary_is_lost(tokenizer):
     spared = {*map(chr, range(0xD800, 0xE000)), "\0"}
-    texts = {*map(chr, range(sys.maxunicode + 1)), *sentencepiece_file._rules()}
+    texts = {*map(chr, range(sys.maxunicode + 1)), *learning._rules()}
     texts = sorted(texts - spared)
     before = tokenizer.target._pieces.normalize(texts)
     after = tokenizer._pieces.normalize(texts)

@@ -7,8 +7,7 @@ import pytest
 from sacrebleu.dataset import DATASETS
 
 from keras_transformer.config import UserError
-from keras_transformer.data.corpora import open_corpus
-from keras_transformer.data.corpus import absolute_name
+from keras_transformer.data.corpora import absolute_name, open_corpus
 
 SOURCES = ["A dog runs.", "Two children &amp; a ball."]
 FIRST = ["Ein Hund läuft.", "Zwei Kinder und ein Ball."]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from natural_corpus import train_pieces
 
-from keras_transformer.data import bulk_tokenizer, demo
+from keras_transformer.data import demo, sentencepiece_file
 from keras_transformer.data.tokenizer import Tokenizer
 
 TEXT = [text for pair in demo.demo_pairs("train", "en", "de") for text in pair]
@@ -36,7 +36,7 @@ def assert_same(tokenizer, texts):
 
 
 def test_text_gets_the_ids_of_the_operator(tokenizer):
-    assert bulk_tokenizer.are_independent(tokenizer.model)
+    assert sentencepiece_file.are_independent(tokenizer.model)
     assert_same(tokenizer, TEXT)
     assert_same(tokenizer, ["", " ", TEXT[0], "", "  a  b "])
     assert_same(tokenizer, [])
@@ -77,8 +77,8 @@ def test_a_text_that_holds_the_mark_of_an_end_is_one_text(tokenizer):
 
 
 def test_words_beyond_the_memory_get_the_same_ids(tokenizer, monkeypatch):
-    monkeypatch.setattr(bulk_tokenizer, "MOST_WORDS", 3)
-    monkeypatch.setattr(bulk_tokenizer, "LONGEST_WORD", 2)
+    monkeypatch.setattr(sentencepiece_file, "MOST_WORDS", 3)
+    monkeypatch.setattr(sentencepiece_file, "LONGEST_WORD", 2)
     assert_same(Tokenizer(tokenizer.model), TEXT[:97])
 
 
@@ -97,5 +97,5 @@ def test_a_vocabulary_that_reaches_over_spaces_gets_its_own_ids(change):
     options = dict(normalization_rule_name="nmt_nfkc", byte_fallback=True)
     model = train_pieces(TEXT[:1009], 600, **{**options, **change})
     tokenizer = Tokenizer(model)
-    assert not bulk_tokenizer.are_independent(tokenizer.model)
+    assert not sentencepiece_file.are_independent(tokenizer.model)
     assert_same(tokenizer, [*TEXT[:97], "x  a b\t語  ｱ 語 \n y ", " ", NASTY])
