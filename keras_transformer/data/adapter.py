@@ -43,9 +43,6 @@ class TokenizerAdapter(tf.Module):
     Attributes:
         ids: These ids, and those of a blank source.
         vocab_size: Pieces of the target, or None if it does not say.
-
-    Raises:
-        UserError: If a tokenizer has no such methods, or an id is unknown.
     """
 
     def __init__(
@@ -91,7 +88,9 @@ class TokenizerAdapter(tf.Module):
             eos_id,
             tuple(self.tokenize([""]).values.numpy().tolist()),
         )
-        self.vocab_size = _size_of(target)
+        self.vocab_size = _ask(
+            target, "vocab_size", "get_vocab_size", "vocabulary_size"
+        )
 
     @property
     def target(self) -> Any:
@@ -201,22 +200,18 @@ def _in_graphs(tokenize: Callable, detokenize: Callable) -> _Ways:
 def _in_python(encode: Callable, decode: Callable) -> _Ways:
     """Use methods of one text."""
 
-    def check() -> None:
+    def encode_all(texts: tf.Tensor) -> tf.RaggedTensor:
         if not tf.executing_eagerly():
             raise UserError(
                 "Expected a tokenizer that a graph can hold, received one "
                 "with `encode` and `decode` in Python; translate with it, or "
                 "export one that has `tokenize` and `detokenize`."
             )
-
-    def encode_all(texts: tf.Tensor) -> tf.RaggedTensor:
-        check()
         rows = [encode(text.decode()) for text in texts.numpy()]
         rows = [list(getattr(row, "ids", row)) for row in rows]
         return tf.ragged.constant(rows, tf.int32, ragged_rank=1)
 
     def decode_all(ids: tf.RaggedTensor) -> tf.Tensor:
-        check()
         return tf.constant([decode(row) for row in ids.to_list()], tf.string)
 
     return encode_all, decode_all
@@ -226,24 +221,20 @@ def _decoder_of(
     layer: keras.layers.TextVectorization,
 ) -> Callable[[tf.RaggedTensor], tf.Tensor]:
     """Look words up in the vocabulary of a layer that has no way back."""
-    of_characters = layer.get_config()["split"] == "character"
+    separator = "" if layer.get_config()["split"] == "character" else " "
     words = tf.constant(layer.get_vocabulary())
 
     def decode(ids: tf.RaggedTensor) -> tf.Tensor:
         # A model may have logits beyond the vocabulary.
-        ids = tf.ragged.boolean_mask(ids, ids < len(words))
-        return tf.strings.reduce_join(
-            tf.gather(words, ids),
-            axis=-1,
-            separator="" if of_characters else " ",
-        )
+        found = tf.gather(words, tf.ragged.boolean_mask(ids, ids < len(words)))
+        return tf.strings.reduce_join(found, axis=-1, separator=separator)
 
     return decode
 
 
-def _id_of(tokenizer: Any, role: str, default: int | None = None) -> int | None:
-    """Ask a tokenizer for a special id; a negative one is none."""
-    for name in (f"{role}_id", f"{role}_token_id"):
+def _ask(tokenizer: Any, *names: str, default: int | None = None) -> int | None:
+    """Ask a tokenizer for a number; a negative one is none."""
+    for name in names:
         found = getattr(tokenizer, name, None)
         found = found() if callable(found) else found
         if found is not None and found >= 0:
@@ -251,11 +242,5 @@ def _id_of(tokenizer: Any, role: str, default: int | None = None) -> int | None:
     return default
 
 
-def _size_of(tokenizer: Any) -> int | None:
-    """Ask a tokenizer for the size of its vocabulary."""
-    for name in ("vocab_size", "get_vocab_size", "vocabulary_size"):
-        found = getattr(tokenizer, name, None)
-        found = found() if callable(found) else found
-        if found is not None:
-            return int(found)
-    return None
+def _id_of(tokenizer: Any, role: str, default: int | None = None) -> int | None:
+    return _ask(tokenizer, f"{role}_id", f"{role}_token_id", default=default)

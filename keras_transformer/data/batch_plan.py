@@ -49,9 +49,8 @@ class Cut(NamedTuple):
 class Epoch:
     """The batches of an epoch, each made on demand.
 
-    Args:
-        pairs: Integer array `(N,)`, the pairs in ascending order of length.
-        cuts: The plan's cuts, in the epoch's order.
+    It has the pairs `(N,)` in ascending order of length, and the cuts in the
+    epoch's order.
     """
 
     def __init__(self, pairs: np.ndarray, cuts: list[Cut]) -> None:
@@ -199,15 +198,10 @@ class BatchPlan:
 
 
 class PaddedLengths:
-    """Rounds lengths up to those that a batch may have.
+    """Rounds lengths `(N,)` up to those that a batch may have.
 
-    A key stands for a rung of the ladder, a share, and which side is longer.
-
-    Args:
-        source: Lengths of the source sides, `(N,)`; the ladder ends at the
-            longest of all.
-        target: Lengths of the target sides, `(N,)`.
-        growth: Growth of the ladder.
+    The ladder grows by `growth` and ends at the longest of all. A key stands
+    for a rung of it, a share, and which side is longer.
     """
 
     def __init__(

@@ -61,10 +61,6 @@ def batches(
     Returns:
         Dataset of `((source (B, S), target_in (B, T)), target_out (B, T))`,
         int32, as in `stream`; its `len` is the steps of an epoch.
-
-    Raises:
-        UserError: If no pair is left.
-        ValueError: If `batch_tokens` is below 1.
     """
     if not isinstance(tokenizer, Tokenizer):
         raise SettingError("tokenizer", _EXPECTED, tokenizer)
@@ -205,10 +201,6 @@ def batch(
         `((source (B, S), target_in (B, T)), target_out (B, T))`, int32:
         `target_out` ends with `eos_id`, `target_in` is the same, shifted right
         behind `bos_id`; `pad_id` fills both.
-
-    Raises:
-        UserError: If one is not a list of texts, or there are not as many
-            targets as sources; in a graph, TensorFlow raises its own error.
     """
     if not isinstance(tokenizer, Tokenizer):
         raise SettingError("tokenizer", _EXPECTED, tokenizer)

@@ -68,9 +68,6 @@ class Demo(Corpus):
     """The corpus: 20,000 pairs in `train`, 500 in `val` and in `test`.
 
     Unless the languages are English and German, `train` has 10,000.
-
-    Raises:
-        UserError: If there is no such language, or num2words is missing.
     """
 
     def __init__(self, source_lang: str, target_lang: str) -> None:

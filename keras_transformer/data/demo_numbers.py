@@ -32,14 +32,7 @@ _SPELLED_AS = {"kk": "kz", "nb": "no"}
 
 
 class Wording:
-    """Writes values in a language.
-
-    Args:
-        code: Of the language.
-
-    Raises:
-        UserError: If Babel lacks the language, or its days or months.
-    """
+    """Writes values in a language, if Babel names its days and months."""
 
     def __init__(self, code: str) -> None:
         self.locale = _locale_of(code)
@@ -69,9 +62,6 @@ def splits(source_lang: str, target_lang: str) -> Mapping[str, list[Pair]]:
     """Generate all splits, the same in every process.
 
     No text of either side occurs in two splits, or twice in one.
-
-    Raises:
-        UserError: As `Wording`, or if num2words is missing.
     """
     wordings = Wording(source_lang), Wording(target_lang)
     draw = random.Random(SEED)

@@ -17,11 +17,7 @@ logger = logging.getLogger("keras_transformer")
 
 
 class Folder(Corpus):
-    """A folder of files.
-
-    Raises:
-        UserError: If there is no such folder, or no split has both languages.
-    """
+    """A folder of files."""
 
     def __init__(self, name: str, source_lang: str, target_lang: str) -> None:
         self.folder = folder = pathlib.Path(name)
@@ -85,13 +81,7 @@ class Folder(Corpus):
         return [files.state(path.resolve()) for path in self._paths(split)]
 
     def references(self, split: str) -> list[tuple[str, ...]] | None:
-        """Read `SPLIT.LANG.0`, `SPLIT.LANG.1` and on, with `SPLIT.LANG`.
-
-        Return None if there is but one file.
-
-        Raises:
-            UserError: If they differ in their number of lines.
-        """
+        """Read `SPLIT.LANG`, `SPLIT.LANG.0`, `SPLIT.LANG.1` and on."""
         paths = self._references(split)
         if len(paths) == 1:
             return None
@@ -128,15 +118,11 @@ class Folder(Corpus):
 
 def _ending(files: Sequence[str], code: str) -> str:
     """Find how the files of a folder spell a code: `zh_CN` for `zh-CN`."""
-    endings = {
-        part for file in files for part in file.split(".")[1:] if part != "gz"
-    }
-    spelt = (
-        part
-        for part in sorted(endings)
-        if is_code(part) and read_code(part).code == read_code(code).code
-    )
-    return code if code in endings else next(spelt, code)
+    endings = {part for file in files for part in file.split(".")[1:]}
+    for part in sorted(endings - {"gz", code}) if code not in endings else ():
+        if is_code(part) and read_code(part).code == read_code(code).code:
+            return part
+    return code
 
 
 def _sides(files: Sequence[str], endings: tuple[str, str]) -> list[set[str]]:

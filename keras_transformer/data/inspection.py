@@ -87,6 +87,9 @@ class Findings(NamedTuple):
         found = spelled(records, tokenizer)
         shown = " ".join(char for char, _ in found.most_common(MOST_SHOWN))
         share = sum(found.values()) / max(sum(records.num_tokens), 1)
+        named = f"{100 * share:.2g} % of the tokens{part}"
+        named += f": {shown}" if shown else ""
+        gone = f", dropped{part}"
         repeated = "not counted" if self.repeated is None else self.repeated
         counts: list[tuple[str, int | str, str]] = [
             ("repeated", repeated, "pairs that stood there before"),
@@ -95,22 +98,16 @@ class Findings(NamedTuple):
             ("unlike lengths", self.unlike, f"pairs over {FAR} times off that"),
             ("empty", self.empty, "pairs with an empty side, dropped"),
             (
-                *("too long", records.dropped),
-                f"pairs above {longest} tokens, dropped{part}",
+                "too long",
+                records.dropped,
+                f"pairs above {longest} tokens{gone}",
             ),
-            (
-                *("spelled in bytes", len(found)),
-                f"different characters, {100 * share:.2g} % of the tokens"
-                f"{part}{': ' if shown else ''}{shown}",
-            ),
+            ("spelled in bytes", len(found), f"different characters, {named}"),
         ]
-        return [
-            f"The text, {self.pairs:,} pairs",
-            *(
-                (name, f"{x:,}" if isinstance(x, int) else x, unit)
-                for name, x, unit in counts
-            ),
-        ]
+        rows: list[Row] = [f"The text, {self.pairs:,} pairs"]
+        for name, x, unit in counts:
+            rows.append((name, f"{x:,}" if isinstance(x, int) else x, unit))
+        return rows
 
 
 class Inspection:
@@ -156,11 +153,11 @@ def spelled(records: TokenisedCorpus, tokenizer: Tokenizer) -> Counter[str]:
 
     A character without bytes counts as "⁇", and so do bytes that are none.
     """
-    names = tokenizer.pieces(range(tokenizer.vocab_size))
-    values = np.full(len(names), -1)  # The byte that each piece stands for.
-    for piece_id, name in enumerate(names):
-        if matched := _BYTE.fullmatch(name):
-            values[piece_id] = int(matched[1], 16)
+    matches = map(
+        _BYTE.fullmatch, tokenizer.pieces(range(tokenizer.vocab_size))
+    )
+    # The byte that each piece stands for.
+    values = np.array([int(x[1], 16) if x else -1 for x in matches])
     found: Counter[str] = Counter()
     for side in (records.source, records.target):
         ids = side.ids
@@ -179,13 +176,10 @@ def warn_of_misfit(
     own: TokenisedCorpus | None,
     languages: Sequence[str],
 ) -> None:
-    """Warn if a vocabulary made elsewhere was made for other text.
+    """Warn if a vocabulary was made for other text than `pairs`.
 
-    Args:
-        pairs: The text; its beginning is read.
-        tokenizer: The vocabulary.
-        own: Records of the text that it was made for, if there are any.
-        languages: Those of both sides.
+    `own` are records of the text that it was made for, if there are any, and
+    `languages` those of both sides.
     """
     head = list(itertools.islice(pairs, SAMPLE))
     for i, side in enumerate((tokenizer, tokenizer.target)):

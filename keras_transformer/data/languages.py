@@ -7,6 +7,7 @@ are Unicode's; aliases and likely scripts are those of CLDR, by Babel.
 
 import dataclasses
 import functools
+import itertools
 import logging
 import re
 import unicodedata
@@ -111,11 +112,7 @@ def check_sides(source_lang: str, target_lang: str) -> None:
 
 @functools.cache
 def language_of(code: str) -> Language:
-    """Look a code up, and warn once if nobody knows its script.
-
-    Raises:
-        UserError: If it is not a code; it might not fit into a file's name.
-    """
+    """Look a code up, and warn once if nobody knows its script."""
     found = read_code(code)
     # A longer code, such as the `tree` of a recipe, means no language.
     if not found.script and len(found.base) < 4:
@@ -138,7 +135,9 @@ def read_code(code: str) -> Language:
     base, *rest = re.split("[-_]", code)
     aliases = {**core.get_global("language_aliases"), **_OTHER_CODES}
     base, *more = aliases.get(base.lower(), base.lower()).split("_")
-    subtags = [_cased(subtag) for subtag in rest]
+    # Written as BCP 47 advises, by their length.
+    cased = {2: str.upper, 3: str.upper, 4: str.title}
+    subtags = [cased.get(len(x), str.lower)(x) for x in rest]
     if not any(map(_is_script, subtags)):  # An alias such as sh has one.
         subtags = [x for x in more if _is_script(x) or not rest] + subtags
     # Otherwise the likely one: of the language in its country, or anywhere.
@@ -149,56 +148,35 @@ def read_code(code: str) -> Language:
     return Language("-".join([base, *subtags]), base, script)
 
 
-def _cased(subtag: str) -> str:
-    """Write a subtag as BCP 47 advises, by its length."""
-    if len(subtag) == 4:
-        return subtag.title()
-    return subtag.upper() if len(subtag) in (2, 3) else subtag.lower()
-
-
 def _is_script(subtag: str) -> bool:
     return len(subtag) == 4 and subtag.istitle()
 
 
 def words_of(text: str, language: str) -> list[tuple[int, int]]:
-    """Find the words of a text.
+    """Find the words of a text: the start and the end of each.
 
     They stand between white space. Where a language puts none between words,
     they are what ICU finds with its rules and dictionaries, marks among them,
     or without `icu4py` characters with the marks that belong to them.
-
-    Args:
-        text: The text.
-        language: Its language code, in any spelling.
-
-    Returns:
-        The start and the end of each word in `text`.
     """
     if language_of(language).has_spaces:
         return [found.span() for found in re.finditer(r"\S+", text)]
-    breakers = _icu()
-    if breakers:
+    lengths: list[int] = []
+    if breakers := _icu():
         # ICU counts in UTF-16, and refuses halves of its pairs.
         encoded = text.encode("utf-16-le", "replace")
-        lengths = [
-            len(encoded[2 * start : 2 * end].decode("utf-16-le"))
-            for start, end in breakers.WordBreaker(
-                encoded.decode("utf-16-le"), language_of(language).base
-            ).segments()
-        ]
+        whole, base = encoded.decode("utf-16-le"), language_of(language).base
+        for start, end in breakers.WordBreaker(whole, base).segments():
+            word = encoded[2 * start : 2 * end].decode("utf-16-le")
+            lengths.append(len(word))
     else:
-        lengths = []
         for character in text:
             if lengths and unicodedata.category(character).startswith("M"):
                 lengths[-1] += 1
             else:
                 lengths.append(1)
-    found, end = [], 0
-    for length in lengths:
-        start, end = end, end + length
-        if not text[start:end].isspace():
-            found.append((start, end))
-    return found
+    places = itertools.pairwise([0, *itertools.accumulate(lengths)])
+    return [x for x in places if not text[slice(*x)].isspace()]
 
 
 @functools.cache

@@ -58,15 +58,8 @@ def read_texts(path: pathlib.Path) -> Iterator[str]:
 def read_lines(file: BinaryIO, name: str) -> Iterator[str]:
     r"""Decode lines, without their "\n" and a "\r" before it.
 
-    A byte-order mark before the first line is no text.
-
-    Args:
-        file: Text in UTF-8.
-        name: Its name in errors.
-
-    Raises:
-        UserError: If a line is not UTF-8 or holds a zero byte, or all lines
-            end with "\r" alone.
+    A byte-order mark before the first line is no text. Errors have the `name`:
+    a line is not UTF-8 or holds a zero byte, or all lines end with "\r" alone.
     """
     rest = ""
     for text in _decoded(file, name):

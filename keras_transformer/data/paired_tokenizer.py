@@ -56,9 +56,8 @@ def pack(
 
     Args:
         source: Serialised sentencepiece model of the source side.
-        target: Serialised sentencepiece model of the target side.
-        pieces: The pieces in the order of our ids: padding, unknown, begin and
-            end first.
+        target: That of the target side.
+        pieces: The pieces in the order of our ids.
         lacking: By side, the ids of pieces that its texts never use.
         has_tags: Whether a text may begin with a tag.
     """
@@ -67,14 +66,10 @@ def pack(
         f"{TARGET}.spm": target,
         _PIECES: json.dumps(list(pieces)).encode(),
     }
+    lacking = lacking or {}
     if lacking or not has_tags:
-        rules = dict(
-            has_tags=has_tags,
-            lacking={
-                side: sorted(map(int, ids))
-                for side, ids in (lacking or {}).items()
-            },
-        )
+        of_sides = {x: sorted(map(int, ids)) for x, ids in lacking.items()}
+        rules = dict(has_tags=has_tags, lacking=of_sides)
         contents[_RULES] = json.dumps(rules).encode()
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:

@@ -24,9 +24,6 @@ class Tfds(Corpus):
     """`tfds:NAME[/CONFIG]`, which is downloaded if necessary.
 
     The languages are text features of the dataset.
-
-    Raises:
-        UserError: If there is no such dataset or it lacks a language.
     """
 
     def __init__(self, name: str, source_lang: str, target_lang: str) -> None:
@@ -113,10 +110,6 @@ class TestSet(Corpus):
     """A test set of sacreBLEU, such as `sacrebleu:wmt14/full`.
 
     Its one split is `test`; a pair holds the first reference of each source.
-
-    Raises:
-        UserError: If there is no such set or it lacks the pair of languages;
-            while reading, if it is not in the cache and cannot be downloaded.
     """
 
     def __init__(self, name: str, source_lang: str, target_lang: str) -> None:

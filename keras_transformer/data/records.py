@@ -7,7 +7,7 @@ import os
 import pathlib
 import weakref
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,11 +61,7 @@ class Side(NamedTuple):
         return cls(ids, lengths, starts, _File(f"{stem}.ids"))
 
     def padded(self, rows: np.ndarray, length: int) -> np.ndarray:
-        """Gather sentences, PAD after each; a row of -1 is PAD throughout.
-
-        Returns:
-            int32 array `(len(rows), length)`.
-        """
+        """Gather sentences, int32 `(len(rows), length)`, as in `gather`."""
         columns = np.arange(length)
         starts = self.starts[rows]
         lengths = np.where(rows < 0, 0, self.lengths[rows])
@@ -110,13 +106,8 @@ class TokenisedCorpus:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the two sides of a batch.
 
-        Args:
-            rows: Integer array `(B,)` of pairs, -1 for a row of padding.
-            source_length: S.
-            target_length: T.
-
-        Returns:
-            int32 arrays `(B, S)` and `(B, T)`, PAD after each sentence.
+        They are int32 `(B, S)` and `(B, T)`, PAD after each sentence, for the
+        pairs `rows` `(B,)`, of which -1 is a row of padding.
         """
         return (
             self.source.padded(rows, source_length),
@@ -144,8 +135,7 @@ class TokenisedCorpus:
             progress: Called with the number of pairs read so far.
 
         Raises:
-            UserError: If no pair is left, or `directory` holds something
-                other than records.
+            UserError: If no pair is left, or `directory` is of something else.
         """
         directory = pathlib.Path(directory)
         # Records without their header are ours too.
@@ -165,11 +155,7 @@ class TokenisedCorpus:
 
     @classmethod
     def load(cls, directory: str | os.PathLike) -> "TokenisedCorpus":
-        """Open the records that `build` wrote.
-
-        Raises:
-            UserError: If `directory` holds none, or not as they were written.
-        """
+        """Open the records that `build` wrote, if they still are so."""
         directory = pathlib.Path(directory)
         try:
             header = files.from_json((directory / RECORDS_FILE).read_text())
@@ -212,22 +198,27 @@ def _write(
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(open(folder / x, "wb")) for x in FILES]
         while chunk := list(itertools.islice(rest, CHUNK)):
-            sides, keep, blank = _tokenised(chunk, tokenizer, max_length)
+            sources, targets = zip(*chunk, strict=True)
+            source, of_source = tokenizer.tokenize_many(sources)
+            target, of_target = tokenizer.target.tokenize_many(targets)
+            keep = np.ones(len(chunk), bool)
+            if max_length is not None:
+                lengths = np.stack([of_source, of_target])
+                # A side without text has only the end token.
+                blank = (lengths == 1).any(axis=0)
+                keep = ~blank & (lengths <= max_length).all(axis=0)
+                empty += int(blank.sum())
+            columns = (
+                source[np.repeat(keep, of_source)].astype(dtype),
+                of_source[keep].astype(np.int32),
+                target[np.repeat(keep, of_target)].astype(dtype),
+                of_target[keep].astype(np.int32),
+            )
+            for file, name, values in zip(opened, FILES, columns, strict=True):
+                file.write(values.data)
+                checksums[name] = zlib.crc32(values.data, checksums[name])
             read += len(chunk)
             kept += int(keep.sum())
-            empty += blank
-            columns = [
-                column
-                for ids, lengths in sides
-                for column in (
-                    ids[np.repeat(keep, lengths)].astype(dtype),
-                    lengths[keep].astype(np.int32),
-                )
-            ]
-            for file, name, values in zip(opened, FILES, columns, strict=True):
-                data = values.tobytes()
-                file.write(data)
-                checksums[name] = zlib.crc32(data, checksums[name])
             if progress is not None:
                 progress(read)
     if not kept:
@@ -243,23 +234,3 @@ def _write(
         "empty": empty,
         "checksums": checksums,
     }
-
-
-def _tokenised(
-    chunk: Sequence[tuple[str, str]],
-    tokenizer: Tokenizer,
-    max_length: int | None,
-) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray, int]:
-    """Return ids and lengths of both sides, whom to keep, and empty pairs."""
-    sources, targets = zip(*chunk, strict=True)
-    sides = [
-        tokenizer.tokenize_many(sources),
-        tokenizer.target.tokenize_many(targets),
-    ]
-    if max_length is None:
-        return sides, np.ones(len(chunk), bool), 0
-    lengths = np.stack([of_side for _, of_side in sides])
-    # A side without text has only the end token.
-    blank = (lengths == 1).any(axis=0)
-    keep = ~blank & (lengths <= max_length).all(axis=0)
-    return sides, keep, int(blank.sum())

@@ -28,18 +28,9 @@ SPECIAL = re.compile(r"<pad>|<unk>|<s>|</s>|<0x[0-9A-F]{2}>|▁")
 def read_symbols(
     given: str | os.PathLike | Sequence[str], form: Form = "NFC"
 ) -> tuple[str, ...]:
-    """Read a file of symbols, or take a list of them.
+    """Read a file of symbols in UTF-8, or take a list of them, and check them.
 
-    Args:
-        given: The path of a file in UTF-8, or the symbols.
-        form: The form of Unicode that the vocabulary's text has.
-
-    Returns:
-        The symbols, in order.
-
-    Raises:
-        UserError: If there is no such file or no symbol in it, or a symbol is
-            not possible.
+    `form` is the form of Unicode that the vocabulary's text has.
     """
     if isinstance(given, str | os.PathLike):
         name = str(given)

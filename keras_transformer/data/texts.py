@@ -23,10 +23,7 @@ def checked_texts(
 ) -> Iterator[str]:
     """Pass texts on; refuse anything else, and say where in `name` it is.
 
-    Raises:
-        SettingError: If `texts` is a single text or does not hold texts.
-        UserError: While iterating, if one of them is not a `str`, or cannot be
-            spelled `in_utf_8`.
+    A `str` that cannot be spelled `in_utf_8` is refused too, if asked for.
     """
     # Of a table, `for` would give the names of its columns.
     is_other = isinstance(texts, str | bytes | Mapping) or hasattr(
@@ -73,10 +70,6 @@ def checked_pairs(
             `languages`, also rows and columns named by them, as in a dataset of
             Hugging Face.
         languages: The codes of both sides.
-
-    Raises:
-        SettingError: If `pairs` holds no pairs, which `name` names.
-        UserError: While iterating, if one of them is not a pair of texts.
     """
     if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
         raise SettingError(
