@@ -1,4 +1,4 @@
-"""Corpora of aligned text: what one is, what it is called, how it is opened.
+"""Corpora of aligned text: what one is called, and how it is opened.
 
 It is built in, in a folder, from TFDS, or in memory; or made of others: a
 mixture of several, each with a weight and a tag, or one with a validation
@@ -10,7 +10,6 @@ model where a pair comes from, for example that it was translated back by a
 machine ([Caswell et al., 2019](https://aclanthology.org/W19-5206/)).
 """
 
-import dataclasses
 import hashlib
 import itertools
 import os
@@ -19,121 +18,22 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from keras_transformer.config import SettingError, UserError
 from keras_transformer.data.languages import check_sides
 from keras_transformer.data.symbols import SPECIAL
-from keras_transformer.data.texts import Pair, checked_pairs, some
-
-# The path, size and time of each file that a text is made of.
-State = list[list[Any]]
+from keras_transformer.data.texts import MEMORY as MEMORY
+from keras_transformer.data.texts import Corpus as Corpus
+from keras_transformer.data.texts import Pair, State, checked_pairs
 
 DEMO = "demo"
-MEMORY = "memory"
 TFDS_PREFIX = "tfds:"
 TEST_SET_PREFIX = "sacrebleu:"
 SEPARATOR = " + "
 _PART = re.compile(
     r"(?P<name>.+?)(?::(?P<weight>\d+(?:\.\d+)?))?(?::(?P<tag><[^<>:\s]+>))?"
 )
-
-
-@dataclasses.dataclass(eq=False)
-class Corpus:
-    """Aligned pairs in named splits; made by `open_corpus`.
-
-    What a corpus is made of is a subclass with `read`.
-
-    Attributes:
-        name: The user's name for it.
-        source_lang: Language code of the source side.
-        target_lang: Language code of the target side.
-        splits: Splits that have both languages.
-        missing: The file that a split with only one language lacks, by split.
-        repeats: Whether it has pairs several times on purpose.
-    """
-
-    name: str
-    source_lang: str
-    target_lang: str
-    splits: tuple[str, ...]
-    missing: Mapping[str, str] = dataclasses.field(
-        default_factory=dict, repr=False
-    )
-    repeats: bool = dataclasses.field(default=False, repr=False)
-
-    def read(self, split: str) -> Iterator[Pair]:
-        """Stream one of `splits`."""
-        raise NotImplementedError
-
-    @property
-    def whole(self) -> "Corpus":
-        """The corpus that nothing is held out of."""
-        return self
-
-    def state(self, split: str) -> State:
-        """Tell what one of `splits` is made of, without reading it."""
-        return []
-
-    def references(self, split: str) -> list[tuple[str, ...]] | None:
-        """Read all references of each source; None if only pairs have one."""
-        return None
-
-    def pairs(self, split: str, flag: str | None = None) -> Iterator[Pair]:
-        """Stream the `(source, target)` pairs of a split, in file order.
-
-        `val` also finds a split named `validation`.
-
-        `flag` is the argument that names another split, for the error.
-
-        Raises:
-            UserError: If there is no such split, or its sides are empty or of
-                unequal length; while iterating, if text is not UTF-8.
-        """
-        return self.read(self.find(split, flag))
-
-    def sentences(self, split: str) -> Iterator[str]:
-        """Stream both sides of a split, to learn a vocabulary from.
-
-        Pairs held out of it are among them, so that the vocabulary does not
-        depend on their share.
-        """
-        found, whole = self.find(split), self.whole
-        corpus = whole if found in whole.splits else self
-        return itertools.chain.from_iterable(corpus.read(found))
-
-    def find(self, split: str, flag: str | None = None) -> str:
-        """Return the name that a split has here, as `pairs` finds it."""
-        found = self.real_name(split)
-        if found in self.splits:
-            return found
-        if found in self.missing:
-            raise UserError(
-                f"Expected {self.missing[found]}, plain or gzipped, as the "
-                f"other side of the split {found}, found none; restore it."
-            )
-        advice = f"; name one of them as `{flag}`" if flag else ""
-        if self.name == MEMORY:
-            advice = "; pass a dictionary such as {'train': …, 'val': …}"
-        if flag == "validation_split":
-            advice += ", or hold some of the training text out with "
-            advice += "`validation_share` 0.02"
-        raise UserError(
-            f"Expected a split of {self.name} in {self.source_lang} and "
-            f"{self.target_lang}, received {split}; it has: "
-            f"{some(self.splits)}{advice}."
-        )
-
-    def state_of(self, *splits: str) -> State:
-        """Tell what the text of splits is made of, without reading files."""
-        return [row for split in splits for row in self.state(self.find(split))]
-
-    def real_name(self, split: str) -> str:
-        """Return `validation` for a `val` that is not there."""
-        if split == "val" and not {split} & {*self.splits, *self.missing}:
-            return "validation"
-        return split
 
 
 class Part(NamedTuple):
@@ -289,7 +189,7 @@ def _open(name: str, source_lang: str, target_lang: str) -> Corpus:
     if name == DEMO:
         from keras_transformer.data.demo import Demo
 
-        return Demo(*languages)
+        return Demo(name, *languages)
     if name.startswith(TFDS_PREFIX):
         from keras_transformer.data.published import Tfds
 
@@ -318,7 +218,9 @@ class InMemory(Corpus):
             expected = "demo, a folder, tfds:NAME or pairs of texts"
             raise SettingError("corpus", expected, corpus)
         if {*languages} & {*splits} or not {*map(type, splits)} <= {str}:
-            expected = "pairs by splits, such as {'train': [('a', 'b')]}"
+            expected = (
+                "pairs by the names of splits, as {'train': [('a', 'b')]}"
+            )
             raise SettingError("corpus", expected, corpus)
         super().__init__(MEMORY, *languages, tuple(splits))
         self._pairs = {

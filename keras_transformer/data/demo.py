@@ -15,9 +15,8 @@ from collections.abc import Iterator
 from babel import dates, numbers
 
 from keras_transformer.config import UserError
-from keras_transformer.data.corpora import DEMO, Corpus
 from keras_transformer.data.languages import language_of
-from keras_transformer.data.texts import Pair
+from keras_transformer.data.texts import Corpus, Pair
 from keras_transformer.machine import extras
 
 LANGUAGES = ("en", "de")
@@ -70,8 +69,8 @@ class Demo(Corpus):
     Unless the languages are English and German, `train` has 10,000.
     """
 
-    def __init__(self, source_lang: str, target_lang: str) -> None:
-        super().__init__(DEMO, source_lang, target_lang, tuple(SPLIT_SIZES))
+    def __init__(self, name: str, source_lang: str, target_lang: str) -> None:
+        super().__init__(name, source_lang, target_lang, tuple(SPLIT_SIZES))
         if not _has_sentences(source_lang, target_lang):
             self.read("train")
 

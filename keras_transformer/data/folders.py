@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from keras_transformer.config import UserError
-from keras_transformer.data.corpora import Corpus, State
 from keras_transformer.data.languages import is_code, read_code
 from keras_transformer.data.lines import read_texts
-from keras_transformer.data.texts import Pair, some
+from keras_transformer.data.texts import Corpus, Pair, State, some
 from keras_transformer.machine import files
 
 logger = logging.getLogger("keras_transformer")

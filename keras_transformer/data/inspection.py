@@ -14,9 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_transformer.config import UNK_ID
-from keras_transformer.data.corpora import Corpus
 from keras_transformer.data.records import TokenisedCorpus
-from keras_transformer.data.texts import Pair
+from keras_transformer.data.texts import Corpus, Pair
 from keras_transformer.data.tokenizer import Tokenizer
 
 # Characters from which on the lengths of two sides tell something.

@@ -11,9 +11,8 @@ from sacrebleu.dataset.base import Dataset
 from sacrebleu.utils import smart_open
 
 from keras_transformer.config import UserError
-from keras_transformer.data.corpora import TEST_SET_PREFIX, TFDS_PREFIX, Corpus
 from keras_transformer.data.languages import language_of
-from keras_transformer.data.texts import Pair, some
+from keras_transformer.data.texts import Corpus, Pair, some
 from keras_transformer.machine import extras
 
 # Dataset examples decoded at a time.
@@ -29,7 +28,7 @@ class Tfds(Corpus):
     def __init__(self, name: str, source_lang: str, target_lang: str) -> None:
         # Importing it takes half a second, which others need not spend.
         tfds = extras.needs("tensorflow_datasets", "tfds")
-        dataset = name.removeprefix(TFDS_PREFIX)
+        dataset = name.partition(":")[2]
         try:
             # Use `TFDS_DATA_DIR` as it is now, not as TFDS was imported.
             with _without_its_log():
@@ -113,7 +112,7 @@ class TestSet(Corpus):
     """
 
     def __init__(self, name: str, source_lang: str, target_lang: str) -> None:
-        test_set = name.removeprefix(TEST_SET_PREFIX)
+        test_set = name.partition(":")[2]
         if test_set not in DATASETS:
             raise UserError(
                 f"Expected a test set of sacreBLEU, received {test_set}; it "

@@ -1,12 +1,17 @@
-"""What counts as texts and as pairs of texts, whatever holds them."""
+"""What counts as texts, as pairs and as a corpus, whatever holds them."""
 
 import contextlib
+import dataclasses
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from keras_transformer.config import SettingError, UserError
 
 Pair = tuple[str, str]
+# The path, size and time of each file that a text is made of.
+State = list[list[Any]]
+MEMORY = "memory"  # The name of a corpus without one.
 # File or split names that an error lists.
 MOST_NAMES = 20
 
@@ -138,3 +143,100 @@ def _kind_of(text: Any) -> Any:
     if text is None or isinstance(text, str | float):
         return text
     return type(text).__name__
+
+
+@dataclasses.dataclass(eq=False)
+class Corpus:
+    """Aligned pairs in named splits; made by `open_corpus`.
+
+    What a corpus is made of is a subclass with `read`.
+
+    Attributes:
+        name: The user's name for it.
+        source_lang: Language code of the source side.
+        target_lang: Language code of the target side.
+        splits: Splits that have both languages.
+        missing: The file that a split with only one language lacks, by split.
+        repeats: Whether it has pairs several times on purpose.
+    """
+
+    name: str
+    source_lang: str
+    target_lang: str
+    splits: tuple[str, ...]
+    missing: Mapping[str, str] = dataclasses.field(
+        default_factory=dict, repr=False
+    )
+    repeats: bool = dataclasses.field(default=False, repr=False)
+
+    def read(self, split: str) -> Iterator[Pair]:
+        """Stream one of `splits`."""
+        raise NotImplementedError
+
+    @property
+    def whole(self) -> "Corpus":
+        """The corpus that nothing is held out of."""
+        return self
+
+    def state(self, split: str) -> State:
+        """Tell what one of `splits` is made of, without reading it."""
+        return []
+
+    def references(self, split: str) -> list[tuple[str, ...]] | None:
+        """Read all references of each source; None if only pairs have one."""
+        return None
+
+    def pairs(self, split: str, flag: str | None = None) -> Iterator[Pair]:
+        """Stream the `(source, target)` pairs of a split, in file order.
+
+        `val` also finds a split named `validation`.
+
+        `flag` is the argument that names another split, for the error.
+
+        Raises:
+            UserError: If there is no such split, or its sides are empty or of
+                unequal length; while iterating, if text is not UTF-8.
+        """
+        return self.read(self.find(split, flag))
+
+    def sentences(self, split: str) -> Iterator[str]:
+        """Stream both sides of a split, to learn a vocabulary from.
+
+        Pairs held out of it are among them, so that the vocabulary does not
+        depend on their share.
+        """
+        found, whole = self.find(split), self.whole
+        corpus = whole if found in whole.splits else self
+        return itertools.chain.from_iterable(corpus.read(found))
+
+    def find(self, split: str, flag: str | None = None) -> str:
+        """Return the name that a split has here, as `pairs` finds it."""
+        found = self.real_name(split)
+        if found in self.splits:
+            return found
+        if found in self.missing:
+            raise UserError(
+                f"Expected {self.missing[found]}, plain or gzipped, as the "
+                f"other side of the split {found}, found none; restore it."
+            )
+        advice = f"; name one of them as `{flag}`" if flag else ""
+        if self.name == MEMORY:
+            advice = "; pass a dictionary such as {'train': …, 'val': …}"
+        if flag == "validation_split":
+            advice += ", or hold some of the training text out with "
+            advice += "`validation_share` 0.02"
+        raise UserError(
+            f"Expected a split of {self.name} in {self.source_lang} and "
+            f"{self.target_lang}, received {split}; it has: "
+            f"{some(self.splits)}{advice}."
+        )
+
+    def state_of(self, *splits: str) -> State:
+        """Tell what the text of splits is made of, without reading files."""
+        return [row for split in splits for row in self.state(self.find(split))]
+
+    def real_name(self, split: str) -> str:
+        """Return `validation` for a `val` that is not there."""
+        if split == "val" and not {split} & {*self.splits, *self.missing}:
+            return "validation"
+        return split

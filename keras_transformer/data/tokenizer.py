@@ -38,8 +38,6 @@ _has_own_operators = contextvars.ContextVar("own operators", default=False)
 
 _SPECIAL_IDS = (config.PAD_ID, config.UNK_ID, config.BOS_ID, config.EOS_ID)
 SOURCE, TARGET = "source", "target"
-# The start of a file of two vocabularies, as `paired_tokenizer` writes it.
-ZIP = b"PK"
 NUM_SPECIAL = len(_SPECIAL_IDS)  # They come first.
 # A text of characters that show nothing.
 _INVISIBLE = r"[\p{Z}\p{Cc}\p{Cf}]*"
@@ -229,9 +227,9 @@ class Tokenizer(tf.Module):
         """Read a file that `train` wrote, or another sentencepiece model.
 
         Args:
-            path: The file, or a run directory that holds one. That of an
-                imported run may hold two vocabularies
-                (`keras_transformer.data.paired_tokenizer`).
+            path: The file, or a run directory that holds one. The two
+                vocabularies of an imported run are `Run(…).translator()
+                .tokenizer`.
 
         Raises:
             UserError: If there is no file at `path` or it is not a
@@ -252,10 +250,6 @@ class Tokenizer(tf.Module):
                 "model."
             ) from None
         try:
-            if model.startswith(ZIP):
-                from keras_transformer.data import paired_tokenizer
-
-                return paired_tokenizer.PairedTokenizer(model)
             return cls(model)
         except ValueError as error:
             raise config.UserError(

@@ -8,6 +8,7 @@ import functools
 import logging
 import os
 import pathlib
+import zipfile
 import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -351,17 +352,29 @@ def load_vocabulary(
 
     One that has changed is refused: other pieces would be other words.
     """
-    from keras_transformer.data.tokenizer import Tokenizer
-
     path = pathlib.Path(run_dir) / TOKENIZER_FILE
     known = (run or RunConfig.load(run_dir)).vocabulary
-    tokenizer = Tokenizer.load(path)
+    tokenizer = load_tokenizer(path)
     if known not in (None, checksum_of(tokenizer)):
         raise UserError(
             f"{path} is not the vocabulary that this run was trained with; "
             "restore the file."
         )
     return tokenizer
+
+
+def load_tokenizer(path: str | os.PathLike) -> "Tokenizer":
+    """Read a vocabulary, or the two of an imported run, from either's place."""
+    from keras_transformer.data.tokenizer import Tokenizer
+
+    if isinstance(path, str | os.PathLike):
+        path = pathlib.Path(path)
+        path = path / TOKENIZER_FILE if path.is_dir() else path
+        if zipfile.is_zipfile(path):
+            from keras_transformer.data.paired_tokenizer import PairedTokenizer
+
+            return PairedTokenizer.load(path)
+    return Tokenizer.load(path)
 
 
 def checksum_of(tokenizer: "Tokenizer") -> str:

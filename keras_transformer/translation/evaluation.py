@@ -20,9 +20,9 @@ import sacrebleu
 import sacremoses
 
 from keras_transformer.config import Search, SettingError, UserError
-from keras_transformer.data.corpora import Corpus
 from keras_transformer.data.languages import language_of
 from keras_transformer.data.lines import on_one_line
+from keras_transformer.data.texts import Corpus
 from keras_transformer.machine import extras, files
 from keras_transformer.runs.layout import SCORES_FILE
 

@@ -9,9 +9,9 @@ import pytest
 
 from keras_transformer.config import UserError
 from keras_transformer.data.paired_tokenizer import pack
-from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.importing import marian, source_files
 from keras_transformer.importing.source_files import refusing
+from keras_transformer.runs.run_config import load_tokenizer
 
 HERE = pathlib.Path(__file__).parent
 
@@ -52,7 +52,7 @@ def test_a_damaged_vocabulary_of_two_sides_is_refused(originals, tmp_path):
     content = pack(*(model.read_bytes() for model in models), pieces)
 
     refused = refusals(
-        Tokenizer.load, tmp_path / "tokenizer.model", damaged(content, 400)
+        load_tokenizer, tmp_path / "tokenizer.model", damaged(content, 400)
     )
 
     assert refused > 100  # A date that nobody reads is no damage.
