@@ -263,30 +263,36 @@ class Mixture(Corpus):
             *(first.splits, first.missing),
             repeats=any(part.weight > 1 for part, _ in parts),
         )
-        self.parts = parts
+        self.parts, self._train_split = parts, train_split
         found = [x.find(train_split, "train_split") for _, x in parts]
-        self._split = found[0]
+        self._mixed = found[0]
 
     def read(self, split: str) -> Iterator[Pair]:
-        if split != self._split:
+        if split != self._mixed:
             return self.parts[0][1].read(split)
         return (
             (_tagged(source, part.tag), target)
             for part, corpus in self.parts
-            for source, target in _weighted(corpus.pairs(split), part.weight)
+            for source, target in _weighted(
+                corpus.pairs(self._train_split), part.weight
+            )
         )
 
     @property
     def whole(self) -> Corpus:
         parts = [(part, corpus.whole) for part, corpus in self.parts]
-        return Mixture(parts, self._split)
+        return Mixture(parts, self._train_split)
 
     def state(self, split: str) -> State:
-        mixed = self.parts if split == self._split else self.parts[:1]
-        return [row for _, corpus in mixed for row in corpus.state_of(split)]
+        if split != self._mixed:
+            return self.parts[0][1].state(split)
+        states = (
+            corpus.state_of(self._train_split) for _, corpus in self.parts
+        )
+        return list(itertools.chain.from_iterable(states))
 
     def references(self, split: str) -> list[tuple[str, ...]] | None:
-        is_mixed = split == self._split
+        is_mixed = split == self._mixed
         return None if is_mixed else self.parts[0][1].references(split)
 
 

@@ -31,10 +31,9 @@ def checked_texts(
     A `str` that cannot be spelled `in_utf_8` is refused too, if asked for.
     """
     # Of a table, `for` would give the names of its columns.
-    is_other = isinstance(texts, str | bytes | Mapping) or hasattr(
-        texts, "itertuples"
-    )
-    if is_other or not isinstance(texts, Iterable):
+    is_other = isinstance(texts, str | bytes | Mapping)
+    is_table = hasattr(texts, "itertuples")
+    if is_other or is_table or not isinstance(texts, Iterable):
         raise SettingError(name, "a list of texts", texts)
     return _each_text(name, texts, in_utf_8)
 
@@ -77,21 +76,15 @@ def checked_pairs(
         languages: The codes of both sides.
     """
     if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
-        raise SettingError(
-            name, "pairs of texts, such as `corpus.pairs('train')`", pairs
-        )
-    return _each_pair(name, _rows(pairs, languages), languages)
-
-
-def _rows(pairs: Any, languages: tuple[str, str] | None) -> Iterable[Any]:
-    """Iterate over the rows of a table, whatever holds it."""
+        expected = "pairs of texts, such as `corpus.pairs('train')`"
+        raise SettingError(name, expected, pairs)
     if hasattr(pairs, "itertuples"):  # A DataFrame.
         if languages and set(languages) <= set(pairs.columns):
             pairs = pairs[list(languages)]
-        return pairs.itertuples(index=False, name=None)
-    if hasattr(pairs, "as_numpy_iterator"):  # A tf.data.Dataset.
-        return pairs.as_numpy_iterator()
-    return pairs
+        pairs = pairs.itertuples(index=False, name=None)
+    elif hasattr(pairs, "as_numpy_iterator"):  # A tf.data.Dataset.
+        pairs = pairs.as_numpy_iterator()
+    return _each_pair(name, pairs, languages)
 
 
 def _each_pair(
