@@ -19,7 +19,7 @@ class Folder(Corpus):
     """A folder of files."""
 
     def __init__(self, name: str, source_lang: str, target_lang: str) -> None:
-        self.folder = folder = pathlib.Path(name)
+        folder = pathlib.Path(name)
         if not folder.is_dir():
             advice = "check the path in `corpus`"
             if folder.is_file():
@@ -31,10 +31,14 @@ class Folder(Corpus):
                 f"{name}, which is not a folder; {advice}."
             )
         names = tuple(sorted(p.name for p in folder.iterdir() if p.is_file()))
-        self.endings = _ending(names, source_lang), _ending(names, target_lang)
+        endings = _ending(names, source_lang), _ending(names, target_lang)
         self._checked: set[str] = set()
-        sides = _sides(names, self.endings)
-        splits = tuple(sorted(sides[0] & sides[1]))
+        # `test.de.1` is a reference of the split `test` too.
+        self._sides = sides = (
+            _files(folder, names, endings[0], "()"),
+            _files(folder, names, endings[1], r"(?:\.(\d+))?"),
+        )
+        splits = tuple(sorted(sides[0].keys() & sides[1].keys()))
         if not splits:
             raise UserError(
                 f"Expected files SPLIT.{source_lang} and SPLIT.{target_lang} "
@@ -42,24 +46,23 @@ class Folder(Corpus):
                 f"{some(names)}; name its languages with `source_lang` and "
                 "`target_lang`."
             )
-        for split, ending in itertools.product(splits, self.endings):
+        for split, ending in itertools.product(splits, endings):
             plain = f"{split}.{ending}"
             if {plain, f"{plain}.gz"} <= set(names):
                 logger.warning(
                     "Reading %s and not %s.gz beside it; remove or rename one.",
-                    folder / plain,
-                    plain,
+                    *(folder / plain, plain),
                 )
         missing = {
             split: str(folder / f"{split}.{ending}")
-            for ending, side in zip(self.endings, sides, strict=True)
-            for split in (sides[0] | sides[1]) - side
+            for ending, side in zip(endings, sides, strict=True)
+            for split in (sides[0] | sides[1]).keys() - side.keys()
         }
         super().__init__(name, source_lang, target_lang, splits, missing)
 
     def read(self, split: str) -> Iterator[Pair]:
         """Check both files of a split first, then stream their lines."""
-        source, target = paths = self._paths(split)
+        source, target = paths = [side[split][0] for side in self._sides]
         if split not in self._checked:
             counts = [sum(1 for _ in read_texts(path)) for path in paths]
             if counts[0] != counts[1]:
@@ -77,11 +80,11 @@ class Folder(Corpus):
         return zip(read_texts(source), read_texts(target), strict=True)
 
     def state(self, split: str) -> State:
-        return [files.state(path.resolve()) for path in self._paths(split)]
+        return [files.state(side[split][0].resolve()) for side in self._sides]
 
     def references(self, split: str) -> list[tuple[str, ...]] | None:
         """Read `SPLIT.LANG`, `SPLIT.LANG.0`, `SPLIT.LANG.1` and on."""
-        paths = self._references(split)
+        paths = self._sides[1][split]
         if len(paths) == 1:
             return None
         first, *others = texts = [list(read_texts(path)) for path in paths]
@@ -93,27 +96,6 @@ class Folder(Corpus):
                 )
         return list(zip(*texts, strict=True))
 
-    def _references(self, split: str) -> list[pathlib.Path]:
-        """List the files of the target side, the one of the pairs first."""
-        name = f"{split}.{self.endings[1]}"
-        plain = self._path(name)
-        pattern = re.compile(rf"{re.escape(name)}\.(\d+)(\.gz)?")
-        numbered = {
-            int(found[1]): path
-            for path in self.folder.iterdir()
-            if (found := pattern.fullmatch(path.name)) and path.is_file()
-        }
-        others = [path for _, path in sorted(numbered.items())]
-        return [plain, *others] if plain.is_file() or not others else others
-
-    def _path(self, name: str) -> pathlib.Path:
-        path = self.folder / name
-        return path if path.is_file() else path.with_name(f"{name}.gz")
-
-    def _paths(self, split: str) -> list[pathlib.Path]:
-        source = self._path(f"{split}.{self.endings[0]}")
-        return [source, self._references(split)[0]]
-
 
 def _ending(files: Sequence[str], code: str) -> str:
     """Find how the files of a folder spell a code: `zh_CN` for `zh-CN`."""
@@ -124,15 +106,17 @@ def _ending(files: Sequence[str], code: str) -> str:
     return code
 
 
-def _sides(files: Sequence[str], endings: tuple[str, str]) -> list[set[str]]:
-    """Find the splits that each side of a corpus has a file of."""
-    # `test.de.1` is a reference of the split `test` too.
-    numbered = re.compile(rf"(?<=\.{re.escape(endings[1])})\.\d+$")
-    named = [
-        numbered.sub("", file.removesuffix(".gz")).rpartition(".")
-        for file in files
-    ]
-    return [
-        {split for split, _, ending in named if split and ending == own}
-        for own in endings
-    ]
+def _files(
+    folder: pathlib.Path, names: Sequence[str], ending: str, number: str
+) -> dict[str, list[pathlib.Path]]:
+    """Find the files of one side by their split, that of the pairs first."""
+    pattern = re.compile(rf"(.+)\.{re.escape(ending)}{number}(?:\.gz)?")
+    found: dict[str, dict[int, pathlib.Path]] = {}
+    for name in names:  # A plain file comes before a gzipped one.
+        if named := pattern.fullmatch(name):
+            of_split = found.setdefault(named[1], {})
+            of_split.setdefault(int(named[2] or -1), folder / name)
+    return {
+        split: [path for _, path in sorted(of_split.items())]
+        for split, of_split in found.items()
+    }
