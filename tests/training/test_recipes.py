@@ -11,7 +11,7 @@ import keras_transformer
 from keras_transformer.__main__ import parse_args
 from keras_transformer.commands.train import given_arguments
 from keras_transformer.config import UserError
-from keras_transformer.data.corpora import Corpus
+from keras_transformer.data.texts import Corpus
 from keras_transformer.presets import PRESETS
 from keras_transformer.training import request
 from keras_transformer.training.request import understand
