@@ -51,12 +51,15 @@ def _check(symbols: tuple[str, ...], name: str, form: Form) -> None:
     first: dict[str, int] = {}
     for number, symbol in enumerate(symbols, start=1):
         where = f"line {number} of {name}"
-        is_bare = symbol and symbol.isprintable() and " " not in symbol
-        if not is_bare or SPACE in symbol[1:]:
+        if not symbol:
+            raise UserError(
+                f"Expected a symbol in {where}, found none; remove the line."
+            )
+        if not symbol.isprintable() or " " in symbol or SPACE in symbol[1:]:
             raise UserError(
                 "Expected a symbol without spaces and invisible characters in "
-                f"{where}, found {symbol!r}; change or remove it, or write "
-                f"{SPACE} in its first place for the space before it."
+                f"{where}, found {symbol!r}; change it, or write {SPACE} in "
+                "its first place for the space before it."
             )
         if SPECIAL.fullmatch(symbol):
             raise UserError(
