@@ -78,13 +78,14 @@ def checked_pairs(
     if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
         expected = "pairs of texts, such as `corpus.pairs('train')`"
         raise SettingError(name, expected, pairs)
-    if hasattr(pairs, "itertuples"):  # A DataFrame.
-        if languages and set(languages) <= set(pairs.columns):
-            pairs = pairs[list(languages)]
-        pairs = pairs.itertuples(index=False, name=None)
-    elif hasattr(pairs, "as_numpy_iterator"):  # A tf.data.Dataset.
-        pairs = pairs.as_numpy_iterator()
-    return _each_pair(name, pairs, languages)
+    rows: Any = pairs
+    if hasattr(rows, "itertuples"):  # A DataFrame.
+        if languages and set(languages) <= set(rows.columns):
+            rows = rows[list(languages)]
+        rows = rows.itertuples(index=False, name=None)
+    elif hasattr(rows, "as_numpy_iterator"):  # A tf.data.Dataset.
+        rows = rows.as_numpy_iterator()
+    return _each_pair(name, rows, languages)
 
 
 def _each_pair(

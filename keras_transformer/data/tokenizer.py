@@ -176,8 +176,8 @@ class Tokenizer(tf.Module):
         vocab_size = whole_number("vocab_size", vocab_size)
         checked_value(config.SETTINGS["normalization"], normalization)
         if symbols:
-            form = "NFKC" if normalization == "nfkc" else "NFC"
-            symbols = read_symbols(symbols, form)
+            is_folded = normalization == "nfkc"
+            symbols = read_symbols(symbols, "NFKC" if is_folded else "NFC")
         reserved = learning.RESERVED_PIECES + len(symbols)
         if vocab_size <= reserved:
             also = f", {len(symbols)} symbols" if symbols else ""

@@ -49,12 +49,12 @@ def explained(
                 f"{f'{name}: ' if name else ''}{reason}; free space or choose "
                 "a place that can be written, then run the same command again."
             ) from error
-        is_closed = isinstance(error, OSError) and error.errno in _CLOSED
-        if is_closed and error.filename:  # A port has none.
-            raise UserError(
-                f"{error.filename}: {error.strerror}; choose a place that can "
-                "be written and read."
-            ) from error
+        if isinstance(error, OSError) and error.errno in _CLOSED:
+            if error.filename:  # A port has none.
+                raise UserError(
+                    f"{error.filename}: {error.strerror}; choose a place that "
+                    "can be written and read."
+                ) from error
         if _is_memory_full(error):
             # The error's first line has the device.
             text = str(getattr(error, "message", error)).strip()
