@@ -1,4 +1,4 @@
-"""The entry from Python: train a run, open it, use it."""
+"""The entry from Python to a run: open it, use it."""
 
 import copy
 import dataclasses
@@ -7,7 +7,7 @@ import logging
 import os
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.config import (
     ENSEMBLE_MEANS,
@@ -16,33 +16,16 @@ from keras_transformer.config import (
     SettingError,
     UserError,
 )
-from keras_transformer.data.corpora import (
-    MEMORY,
-    Corpus,
-    Source,
-    absolute_name,
-    open_corpus,
-)
 from keras_transformer.machine import exhaustion
 from keras_transformer.runs.layout import EVALUATION, RECORDS
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.weights import Weights
-from keras_transformer.settings import (
-    of_kind,
-    overridden,
-    whole_number,
-    with_settings,
-)
-from keras_transformer.training.request import (
-    TRAINING_SETTINGS,
-    log_shown,
-    open_text,
-    understand,
-)
+from keras_transformer.settings import of_kind, overridden, whole_number
 
 if TYPE_CHECKING:  # Verbs open a run before they load TensorFlow.
     import matplotlib.figure
 
+    from keras_transformer.data.corpora import Corpus, Source
     from keras_transformer.translation.evaluation import Evaluation
     from keras_transformer.translation.model_card import ModelCard
     from keras_transformer.translation.translator import Translator
@@ -79,7 +62,7 @@ class Run:
         SettingError: If an argument makes no sense.
     """
 
-    _corpus: Corpus | None = None  # Pairs in memory cannot be opened again.
+    _corpus: "Corpus | None" = None  # Pairs in memory cannot be opened again.
     before_loading: Callable[[], object] = staticmethod(lambda: None)
 
     def __init__(
@@ -151,16 +134,16 @@ class Run:
                 as from `Translator.freeze`.
         """
         self.before_loading()
-        from keras_transformer.translation.translator import Translator
+        from keras_transformer.translation import loading
 
         used = self.using(average, precision, shortlist)
-        return Translator.of(self.runs, used.weights)
+        return loading.load(self.runs, used.weights)
 
     @exhaustion.explained("learn from fewer `pairs`")
     def shortlist(
         self,
         output: str | os.PathLike,
-        corpus: Source | None = None,
+        corpus: "Source | None" = None,
         *,
         pairs: int = 50_000,
     ) -> pathlib.Path:
@@ -206,7 +189,7 @@ class Run:
     def evaluate(
         self,
         split: str = "test",
-        corpus: Source | None = None,
+        corpus: "Source | None" = None,
         *,
         average: int | None = None,
         beam_size: int | None = None,
@@ -251,12 +234,10 @@ class Run:
             expected = "the name of a split; pairs are given as `corpus`"
             raise SettingError("split", expected, split)
         of_kind("lowercase", bool, lowercase)
-        if search is not None:
-            of_kind("search", Search, search)
+        from keras_transformer.data.corpora import MEMORY, absolute_name
         from keras_transformer.translation import evaluation
 
-        used = self.using(average=average)
-        run = used.config
+        run = self.config
         search = overridden(
             search or run.search,
             beam_size=beam_size,
@@ -264,27 +245,28 @@ class Run:
             max_source_length=run.longest_source,
         )
         opened = self._open_corpus(corpus, run)
-        test_set = evaluation.TestSet.read(opened, split)
-        # A tokeniser that cannot be had shows before the work.
-        tokenize = evaluation.bleu_tokenizer(opened.target_lang, tokenize)
-        translator = used.translator()
         name = absolute_name(opened.name)
         is_own = corpus is None or name == run.corpus != MEMORY
+        test_set = evaluation.TestSet.read(opened, split, is_own_corpus=is_own)
+        # A tokeniser that cannot be had shows before the work.
+        tokenize = evaluation.bleu_tokenizer(opened.target_lang, tokenize)
         name = evaluation.folder_name(
             split, None if is_own else name, bool(self.weights.ensemble)
         )
+        translator = self.translator(average)
+        from keras_transformer.translation.text_batches import Batching
+
+        batching = Batching(parallel=parallel, progress=progress)
         return evaluation.evaluate(
             *(translator, test_set, search, self.path / EVALUATION / name),
-            is_own_corpus=is_own,
-            lowercase=lowercase,
-            tokenize=tokenize,
-            parallel=parallel,
-            progress=progress,
+            *(batching, lowercase, tokenize),
         )
 
-    def _open_corpus(self, corpus: Source | None, run: RunConfig) -> Corpus:
+    def _open_corpus(self, corpus: "Source | None", run: RunConfig) -> "Corpus":
         """Open a corpus, or the run's own."""
         if corpus is not None:
+            from keras_transformer.data.corpora import open_corpus
+
             return open_corpus(corpus, run.source_lang, run.target_lang)
         if self._corpus:
             return self._corpus
@@ -293,6 +275,8 @@ class Run:
                 f"{self.path} was imported and has no corpus of its own; give "
                 "one with `corpus`."
             )
+        from keras_transformer.training.request import open_text
+
         return open_text(run, run.corpus)
 
     @exhaustion.explained(_LESS_MEMORY)
@@ -335,17 +319,12 @@ class Run:
         how = Export(version, search, precision, portable, name, max_batch_size)
         # Refuse an impossible export before the model is loaded.
         how = how.planned(output)
-        used = self.using(average=average)
-        translator = used.translator()
+        translator = self.translator(average)
         from keras_transformer.exporting import saved_model
 
         logger.info("Tracing the signatures of %s", self.path)
-        card = self.card(
-            translator.weights,
-            search,
-            precision or used.weights.precision,
-            used.weights.shortlist is not None,
-        )
+        precision = precision or self.weights.precision
+        card = self.card(translator.weights, search, precision)
         return saved_model.write(translator, output, how, card)
 
     def card(
@@ -353,7 +332,6 @@ class Run:
         weights: Weights | None = None,
         search: Search | None = None,
         precision: str = "float32",
-        shortlist: bool = False,
     ) -> "ModelCard":
         """Make the card that an export carries.
 
@@ -364,7 +342,6 @@ class Run:
             weights: Those that were loaded; by default those to load now.
             search: How the export searches; by default as the run.
             precision: As in `export`.
-            shortlist: Whether the export has a shortlist.
 
         Raises:
             UserError: If there are no weights.
@@ -372,7 +349,7 @@ class Run:
         from keras_transformer.translation.model_card import make_card
 
         weights = weights or self.chosen()
-        return make_card(self.runs, weights, search, precision, shortlist)
+        return make_card(self.runs, weights, search, precision)
 
     def chosen(self) -> Weights:
         """Choose the weights to translate with, without loading them."""
@@ -393,43 +370,3 @@ class Run:
         from keras_transformer.runs import history
 
         return history.as_html(self.path, self.config)
-
-
-@with_settings(TRAINING_SETTINGS)
-def train(run_dir: str | os.PathLike | None = None, **settings: Any) -> Run:
-    """Train a whole run in this process, or resume it.
-
-    `train("runs/mine")`, or the same call again, resumes from the last
-    checkpoint: the training ends with the weights of an uninterrupted one, and
-    reads no text, which may be gone. On a finished run it does nothing.
-    Settings that you leave out, or give as None, come from the preset, or from
-    the run if it has begun. The call sets the seeds of Python, NumPy and
-    TensorFlow, so a process trains one run at a time.
-
-    The `corpus` is one as in `open_corpus`. Without a preset it is `demo` for
-    that corpus, `tiny` for fewer than 100,000 pairs, or else `base`. A
-    `tokenizer` and `symbols` may also be objects: a `Tokenizer`, and a list.
-    With `init_from`, pieces of both vocabularies keep their rows, and others
-    start at the mean.
-
-    Args:
-        run_dir: The run directory; `runs/PRESET` if not given.
-        **settings: Those of this session, and those that override the preset's.
-
-    Returns:
-        The run.
-
-    Raises:
-        UserError: If the request makes no sense, or does not fit the run.
-        JobError: If the training cannot go on.
-        KeyboardInterrupt: After Ctrl-C and a checkpoint, or a second Ctrl-C.
-        SystemExit: After SIGTERM and a checkpoint.
-    """
-    session = understand(run_dir=run_dir, **settings)
-    from keras_transformer.training import loop
-
-    with log_shown():
-        loop.train(session)
-    trained = Run(session.run_dir)
-    trained._corpus = session.open_text() if session.corpus else None
-    return trained

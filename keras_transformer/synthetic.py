@@ -24,15 +24,16 @@ from keras_transformer.config import Search, UserError
 from keras_transformer.data import lines
 from keras_transformer.data.texts import Pair, checked_texts
 from keras_transformer.machine import exhaustion, files
-from keras_transformer.run import Run, train
+from keras_transformer.run import Run
 from keras_transformer.runs import layout
 from keras_transformer.runs.layout import DISTILLED, TOKENIZER_FILE
 from keras_transformer.runs.run_config import begun_config, load_vocabulary
+from keras_transformer.train_run import train
 from keras_transformer.training.preparation import check_tags
 from keras_transformer.training.request import log_shown, understand
 from keras_transformer.translation.display import SentenceDisplay
 from keras_transformer.translation.text_batches import Batching
-from keras_transformer.translation.translator import Translator, search_with
+from keras_transformer.translation.translator import Translator
 
 # Texts that are translated before they are written.
 CHUNK = 1_000
@@ -111,7 +112,7 @@ def distill(
             folder,
             teacher,
             [source for source, _ in pairs],
-            search_with(
+            dataclasses.replace(
                 run.search, n_best=1, max_source_length=run.training.max_length
             ),
             split,
@@ -175,7 +176,7 @@ def backtranslate(
     run, folder = reverse.config, pathlib.Path(os.path.abspath(output))
     lock_folder = folder.with_name(f"{folder.name}.lock")
     options.setdefault("max_source_length", run.longest_source)
-    search = search_with(run.search, **options)
+    search = dataclasses.replace(run.search, **options)
     if isinstance(text, str | os.PathLike):
         lines.open_file(pathlib.Path(text), "`text`").close()
         texts = list(lines.read_texts(pathlib.Path(text)))

@@ -156,8 +156,7 @@ def keep_exported(run: "Run", output: pathlib.Path) -> None:
     newest = max(files.versions(output), default=0)
     path = output / str(newest)
     kept = ModelCard.load(path) if newest else None
-    how = (kept.precision, kept.shortlist) if kept else ()
-    now = run.card(None, None, *how)
+    now = run.card(precision=kept.precision if kept else "float32")
     search = run.config.search.kept_by_run()
     is_alike = kept is not None and all(
         kept.search.get(name) == search[name] for name in search
@@ -167,7 +166,8 @@ def keep_exported(run: "Run", output: pathlib.Path) -> None:
         if kept and made and kept.how == made.how:
             # Another process may have removed it.
             shutil.rmtree(path, ignore_errors=True)
-    elif kept.scores != now.scores:  # The run was evaluated since.
+    elif kept.shortlist == now.shortlist and kept.scores != now.scores:
+        # The run was evaluated since.
         dataclasses.replace(kept, scores=now.scores).save(path)
 
 

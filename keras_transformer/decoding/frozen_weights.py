@@ -29,6 +29,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer import keras_internals
+from keras_transformer.config import UserError
 from keras_transformer.layers import TiedEmbedding, products
 from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
@@ -52,6 +53,64 @@ def missing_operators(names: Sequence[str]) -> list[str]:
     return [
         name for name in names if not keras_internals.has_kernel(name, "CPU")
     ]
+
+
+def freeze(
+    models: Sequence[Any], precision: str, portable: bool = False
+) -> "tuple[Sequence[Any], FrozenWeights | None]":
+    """Freeze models, as `Translator.freeze` says.
+
+    The weights are None where this TensorFlow lacks the operators.
+    """
+    are_ours = all(isinstance(model, Transformer) for model in models)
+    on_gpu = bool(tf.config.list_physical_devices("GPU"))
+    packs = are_ours and can_pack() and not on_gpu and not portable
+    if precision != "float32":
+        _check(precision, models, packs)
+    wanted = "bfloat16" if precision == "bfloat16" else "float32"
+    if are_ours:
+        models = [
+            model
+            if (model.compute_dtype == "bfloat16") == (wanted == "bfloat16")
+            else _computing_in(wanted, model)
+            for model in models
+        ]
+    if not packs:
+        return models, None
+    return models, FrozenWeights(*models, int8=precision == "int8")
+
+
+def _check(precision: str, models: Sequence[Any], packs: bool) -> None:
+    """Refuse a precision that cannot be had, and warn of one that is slow."""
+    for model in models:
+        if not isinstance(model, Transformer):
+            raise UserError(
+                f"Expected a Transformer to compute in {precision}, received "
+                f"{type(model).__name__}; choose float32, or export the "
+                "weights in float16."
+            )
+    if precision == "int8" and not packs:
+        raise UserError(
+            "Expected a TensorFlow for x86-64 processors without a GPU, since "
+            "int8 needs its operators, found another or `portable`; choose "
+            "float32 or bfloat16."
+        )
+    devices.warn_of_slow(precision)
+
+
+def _computing_in(dtype: str, model: Transformer) -> Transformer:
+    """Copy a model to one that computes in another type."""
+    settings = {**model.get_config(), "dtype": dtype}
+    try:
+        copy = type(model).from_config(settings)
+        copy.set_weights(model.get_weights())
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"Expected {type(model).__name__} to be made again from its "
+            f"`get_config`, which failed ({error}); add to `get_config` what "
+            "its constructor takes, or choose float32."
+        ) from error
+    return copy
 
 
 class FrozenWeights(products.Products):
@@ -82,20 +141,8 @@ class FrozenWeights(products.Products):
         self.operators: tuple[str, ...] = (_INT8 if int8 else _PACKED,)
         if in_bfloat16 and not self.instructions:
             self.operators = ()
-        self._int8: dict[int, _Int8Matrix] = {}
-        if not int8:
-            return
         largest = _EIGHT_BITS if self.instructions else _SEVEN_BITS
-        tables = {
-            id(layer.table)
-            for model in models
-            for layer in model.layers
-            if isinstance(layer, TiedEmbedding)
-        }
-        for weight in (each for model in models for each in model.weights):
-            if len(weight.shape) == 2:
-                by_rows = id(weight) in tables
-                self._int8[id(weight)] = _Int8Matrix(weight, by_rows, largest)
+        self._int8 = _rounded(models, largest) if int8 else {}
 
     def in_use(self) -> contextlib.AbstractContextManager:
         """Return a block in which the models multiply by these weights."""
@@ -151,6 +198,24 @@ class FrozenWeights(products.Products):
     def _int8_matrix(self, weight: keras.Variable) -> "_Int8Matrix | None":
         """Return the rounded weight, if there is one and a graph is traced."""
         return None if tf.executing_eagerly() else self._int8.get(id(weight))
+
+
+def _rounded(
+    models: Sequence[Transformer], largest: int
+) -> dict[int, "_Int8Matrix"]:
+    """Round all matrices, by the `id` of their weights."""
+    tables = {
+        id(layer.table)
+        for model in models
+        for layer in model.layers
+        if isinstance(layer, TiedEmbedding)
+    }
+    return {
+        id(weight): _Int8Matrix(weight, id(weight) in tables, largest)
+        for model in models
+        for weight in model.weights
+        if len(weight.shape) == 2
+    }
 
 
 class _Int8Matrix:

@@ -95,6 +95,17 @@ class IdModel:
         if not self.models:
             raise SettingError("models", "at least one model", models)
         self._able = [_abilities_of(model, ids) for model in self.models]
+        self.vocab_size: int = self._able[0].vocab_size
+        self.frozen = frozen
+        self.shortlist = shortlist
+        self.ids = ids
+        self.mean = mean
+        if len(self.models) > 1:
+            self._check_alike()
+        if ids != OURS:
+            self._check_ids()
+
+    def _check_alike(self) -> None:
         sizes = [each.vocab_size for each in self._able]
         dtypes = [getattr(x, "compute_dtype", "float32") for x in self.models]
         for name, found in (("vocab_size", sizes), ("compute_dtype", dtypes)):
@@ -103,24 +114,22 @@ class IdModel:
                     f"The models of an ensemble must have one {name}. "
                     f"Received: {' and '.join(map(str, found))}"
                 )
-        self.vocab_size: int = sizes[0]
+
+    def _check_ids(self) -> None:
+        """Refuse special ids that no model or no `Transformer` can have."""
         for role in ("bos", "eos"):
-            if (token := getattr(ids, role)) >= self.vocab_size:
+            if (token := getattr(self.ids, role)) >= self.vocab_size:
                 raise UserError(
                     f"Expected `{role}_id` to be below {self.vocab_size}, the "
                     f"number of pieces that the model scores, received {token}."
                 )
         of_ours = any(isinstance(x, Transformer) for x in self.models)
-        if of_ours and ids.pad != PAD_ID:
+        if of_ours and self.ids.pad != PAD_ID:
             raise UserError(
                 f"Expected a tokenizer that pads with {PAD_ID}, as a "
-                f"Transformer does, received `pad_id` {ids.pad}; make "
+                f"Transformer does, received `pad_id` {self.ids.pad}; make "
                 f"{PAD_ID} the padding of the vocabulary."
             )
-        self.frozen = frozen
-        self.shortlist = shortlist
-        self.ids = ids
-        self.mean = mean
 
     def weights_in_use(self) -> contextlib.AbstractContextManager:
         """Let the models compute with the frozen weights, if there are any."""
@@ -140,23 +149,9 @@ class IdModel:
             search: How to search.
             prefix: As in `beam_search`.
             seeds: int32 `(B, 2)`, a seed for each row; needed for sampling.
-
-        Returns:
-            The hypotheses of each row.
         """
         if search.sampling:
-            from keras_transformer.decoding.sampling import sample
-
-            with self.weights_in_use():
-                steps = self._steps(source, search.n_best)
-                return sample(
-                    self._rules(search),
-                    steps.append,
-                    steps.empty_cache,
-                    max_lengths=self._limits(source, search),
-                    seeds=seeds,
-                    prefix=prefix,
-                )
+            return self._draw(source, search, prefix, seeds)
 
         def find(*ids: tf.Tensor) -> BeamResult:
             return self.beam_search_ids(search, *ids)[0]
@@ -170,6 +165,26 @@ class IdModel:
             lambda: find(*ids),
         )
 
+    def _draw(
+        self,
+        source: tf.Tensor,
+        search: Search,
+        prefix: tf.Tensor | None,
+        seeds: tf.Tensor | None,
+    ) -> BeamResult:
+        from keras_transformer.decoding.sampling import sample
+
+        with self.weights_in_use():
+            steps = self._steps(source, search.n_best)
+            return sample(
+                self._rules(search),
+                steps.append,
+                steps.empty_cache,
+                max_lengths=self._limits(source, search),
+                seeds=seeds,
+                prefix=prefix,
+            )
+
     def beam_search_ids(
         self,
         search: Search,
@@ -179,34 +194,42 @@ class IdModel:
         with_history: bool = False,
     ) -> tuple[BeamResult, Any]:
         """Search as `search_ids` does, for a history as `search_by` does."""
-        words = None
         with self.weights_in_use():
-            if self.shortlist is not None:
-                words = self.shortlist.words(source, prefix)
-                if prefix is not None:
-                    prefix = words.places(prefix)
-            steps = self._steps(source, search.beam_size, words)
-            result, history = search_by(
-                self._rules(search),
-                steps.step,
-                steps.state,
-                max_lengths=self._limits(source, search),
-                prefix=prefix,
-                shared=steps.shared,
-                with_history=with_history,
+            if self.shortlist is None:
+                return self._search(search, source, prefix, with_history)
+            words = self.shortlist.words(source, prefix)
+            if prefix is not None:
+                prefix = words.places(prefix)
+            result, history = self._search(
+                search, source, prefix, with_history, words
             )
-        if words is None:
-            return result, history
         if with_history:
             tokens = tf.gather(words.ids, history.tokens)
             history = history._replace(tokens=tokens)
         return words.of_whole_vocabulary(result), history
 
-    def _steps(
+    def _search(
         self,
+        search: Search,
         source: tf.Tensor,
-        beam_size: int,
-        words: tuple[tf.Tensor, tf.Tensor] | None = None,
+        prefix: tf.Tensor | None,
+        with_history: bool,
+        words: Any = None,
+    ) -> tuple[BeamResult, Any]:
+        """Search, perhaps among a few `words` by their places."""
+        steps = self._steps(source, search.beam_size, words)
+        return search_by(
+            self._rules(search),
+            steps.step,
+            steps.state,
+            max_lengths=self._limits(source, search),
+            prefix=prefix,
+            shared=steps.shared,
+            with_history=with_history,
+        )
+
+    def _steps(
+        self, source: tf.Tensor, beam_size: int, words: Any = None
     ) -> Any:
         """Encode sources, and prepare the steps of all models."""
         steps = [
@@ -232,35 +255,24 @@ class IdModel:
     def _rules(self, search: Search) -> Rules:
         """Collect the rules that a search and a draw share."""
         ids = self.ids
-        banned: tuple[int, ...] = ()
-        if search.no_unknown:
-            if ids.unk is None:
-                raise UserError(
-                    "`no_unknown` needs the id of the unknown piece; give it "
-                    "to the tokenizer as `unk_id`."
-                )
-            banned = (ids.unk,)
+        banned: Any = (ids.unk,) if search.no_unknown else ()
+        if None in banned:
+            raise UserError(
+                "`no_unknown` needs the id of the unknown piece; give it "
+                "to the tokenizer as `unk_id`."
+            )
         return Rules(search, banned, ids.bos, ids.eos, ids.pad)
 
     def _limits(self, source: tf.Tensor, search: Search) -> tf.Tensor:
         """Limit the length of each translation; 0 for a blank source."""
         lengths = self._token_counts(source)
-        limits = (
-            lengths + search.max_extra_length
-            if search.max_length is None
-            else tf.fill(tf.shape(lengths), search.max_length)
-        )
+        limits = search.max_length or lengths + search.max_extra_length
         return tf.where(lengths > len(self.ids.blank), limits, 0)
 
     def score_ids(
         self, source: tf.Tensor, target: tf.Tensor, length_penalty: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Score translations as the search would.
-
-        Args:
-            source: int32 `(B, S)`, EOS last.
-            target: int32 `(B, T)`, EOS last.
-            length_penalty: The exponent alpha, a float scalar.
+        """Score translations `(B, T)` of sources `(B, S)` as the search would.
 
         Returns:
             The scores float32 `(B,)` and the numbers of target tokens, EOS
@@ -300,18 +312,12 @@ class IdModel:
         rows = [tf.reshape(each, [-1, each.shape[-1]]) for each in features]
         labels = tf.reshape(target, [-1])
 
-        def add_piece(
-            start: tf.Tensor, losses: tf.Tensor
-        ) -> tuple[tf.Tensor, tf.Tensor]:
+        def add_piece(start: Any, losses: Any) -> tuple[Any, Any]:
             end = start + _SCORED_AT_ONCE
-            logits = self._mean_logits(
-                [
-                    score(each[start:end])
-                    for score, each in zip(scorers, rows, strict=True)
-                ]
-            )
+            both = zip(scorers, rows, strict=True)
+            logits = [score(of_model[start:end]) for score, of_model in both]
             of_piece = tf.nn.sparse_softmax_cross_entropy_with_logits(
-                labels[start:end], logits
+                labels[start:end], self._mean_logits(logits)
             )
             return end, tf.concat([losses, of_piece], axis=0)
 

@@ -32,7 +32,6 @@ import logging
 import os
 import pathlib
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import keras
 import tensorflow as tf
@@ -60,8 +59,9 @@ from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger("keras_transformer")
 
-# By name: a function of strings `(B,)`, and the names of these.
-Signatures = dict[str, tuple[Callable, tuple[str, ...]]]
+# By name: a function of a translator and strings `(B,)`, how it searches, and
+# the names of the strings.
+Signatures = dict[str, tuple[Callable, Search, tuple[str, ...]]]
 # Weights with their copies in float16.
 HalfWeights = list[tuple[keras.Variable, keras.Variable]]
 
@@ -132,11 +132,9 @@ def write(
     search = how.search or translator.search_with(
         n_best=min(4, translator.search.beam_size)
     )
-    if search.max_source_length is None:
-        # Clients must not choose how much memory the server needs.
-        search = dataclasses.replace(
-            search, max_source_length=MAX_SOURCE_LENGTH
-        )
+    # Clients must not choose how much memory the server needs.
+    longest = search.max_source_length or MAX_SOURCE_LENGTH
+    search = dataclasses.replace(search, max_source_length=longest)
     multiplied = translator.weights.precision
     precision = how.precision or multiplied
     if multiplied == "bfloat16" and precision != multiplied:
@@ -149,14 +147,12 @@ def write(
     translator = translator.freeze(
         "float32" if in_half else precision, how.portable
     )
-    frozen = translator.id_model.frozen
-    instructions = frozen.instructions if frozen else ()
+    id_model, needs = translator.id_model, {}
+    if frozen := id_model.frozen:
+        needs = {x: getattr(frozen, x) for x in ("operators", "instructions")}
+    half = half_weights(*id_model.models) if in_half else None
     signatures = _signatures(translator, search)
-    half = None
-    if in_half:
-        half = half_weights(*translator.id_model.models)
-    module, traced = _trace(signatures, half)
-    module.tokenizer = translator.tokenizer
+    module, traced = _trace(translator, signatures, half)
     path = pathlib.Path(output) / str(how.version)
     is_new = not path.parent.exists()
     try:
@@ -164,17 +160,12 @@ def write(
         # TensorFlow Serving looks only at names that are numbers.
         with files.whole(path) as partial, _tensorflow_silent():
             tf.saved_model.save(module, str(partial), traced)
-            how.write_warmup(
-                partial,
-                {name: inputs for name, (_, inputs) in signatures.items()},
-            )
+            inputs = {name: x for name, (*_, x) in signatures.items()}
+            how.write_warmup(partial, inputs)
             if card:
+                searched = dataclasses.asdict(search)
                 dataclasses.replace(
-                    card,
-                    search=dataclasses.asdict(search),
-                    precision=precision,
-                    operators=frozen.operators if frozen else (),
-                    instructions=instructions,
+                    card, search=searched, precision=precision, **needs
                 ).save(partial)
             how.write_configs(path.parent)
     except (OSError, tf.errors.OpError) as error:
@@ -182,7 +173,7 @@ def write(
             with contextlib.suppress(OSError):
                 path.parent.rmdir()
         raise unwritable(path, error) from error
-    if instructions:
+    if instructions := needs.get("instructions"):
         logger.info(
             "Serve it on a processor with %s, like this one.",
             " and ".join(instructions),
@@ -191,22 +182,43 @@ def write(
 
 
 def _trace(
-    signatures: Signatures, half: HalfWeights | None
+    translator: Translator, signatures: Signatures, half: HalfWeights | None
 ) -> tuple[tf.Module, dict[str, Callable]]:
     """Trace every signature once, and collect the variables that they use."""
     module, traced = tf.Module(), {}
-    for name, (function, arguments) in signatures.items():
-        if half:
-            function = _reading(half, function)
+    for name, (function, search, arguments) in signatures.items():
+        made = tf.function(
+            _of_texts(function, translator, search, half), autograph=False
+        )
         specs = [tf.TensorSpec([None], tf.string, name) for name in arguments]
-        made = tf.function(function, autograph=False)
         traced[name] = made.get_concrete_function(*specs)
         # Not the `tf.function`: TensorFlow would trace it again to save it.
         setattr(module, name, traced[name])
     # Not the model, whose own weights the signatures need not use.
     variables = {id(v): v for each in traced.values() for v in each.variables}
     module.all_variables = list(variables.values())
+    module.tokenizer = translator.tokenizer
     return module, traced
+
+
+def _of_texts(
+    function: Callable,
+    translator: Translator,
+    search: Search,
+    half: HalfWeights | None,
+) -> Callable:
+    """Make a function of texts, which may read weights from their copies.
+
+    Each call casts each of the copies once.
+    """
+
+    def of_texts(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        # The scope casts to the dtype of what it stands in for.
+        scope = keras.StatelessScope(half) if half else contextlib.nullcontext()
+        with scope:
+            return function(translator, search, *texts)
+
+    return of_texts
 
 
 @contextlib.contextmanager
@@ -230,62 +242,30 @@ def _tensorflow_silent() -> Iterator[None]:
 
 
 def _signatures(translator: Translator, search: Search) -> Signatures:
-    best_only = dataclasses.replace(search, n_best=1)
-
-    def with_prefix(
-        text: tf.Tensor, prefix: tf.Tensor | None = None
-    ) -> dict[str, tf.Tensor]:
-        result = search_text(translator, text, best_only, prefix)
-        return {
-            "translation": result.translations[:, 0],
-            "score": result.scores[:, 0],
-            "truncated": result.truncated,
-        }
-
-    def serving_default(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        return with_prefix(text)
-
-    def n_best(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        result = search_text(translator, text, search)
-        return {
-            "translations": result.translations,
-            "scores": result.scores,
-            "truncated": result.truncated,
-        }
-
-    def score(source: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
-        scores, num_tokens = score_text(translator, source, target, search)
-        return {"score": scores, "num_tokens": num_tokens}
-
-    def attention(source: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
-        return attention_text(translator, source, target, search)
-
+    best, pair = dataclasses.replace(search, n_best=1), ("source", "target")
     signatures: Signatures = {
-        "serving_default": (serving_default, ("text",)),
-        "with_prefix": (with_prefix, ("text", "prefix")),
-        "n_best": (n_best, ("text",)),
-        "score": (score, ("source", "target")),
+        "serving_default": (best_text, best, ("text",)),
+        "with_prefix": (best_text, best, ("text", "prefix")),
+        "n_best": (search_text, search, ("text",)),
+        "score": (score_text, search, pair),
     }
     if translator.id_model.has_attention:
-        signatures["attention"] = (attention, ("source", "target"))
+        signatures["attention"] = (attention_text, search, pair)
     return signatures
-
-
-class TextResult(NamedTuple):
-    """Hypotheses as tensors, best first; empty with -inf where none exist."""
-
-    translations: tf.Tensor  # (B, N) string
-    scores: tf.Tensor  # (B, N) float32, log-probability / `length_normaliser`
-    truncated: tf.Tensor  # (B,) bool, whether the source was cut
 
 
 def search_text(
     translator: Translator,
-    text: tf.Tensor,
     search: Search,
+    text: tf.Tensor,
     prefix: tf.Tensor | None = None,
-) -> TextResult:
-    """Translate texts `(B,)` that begin as `prefix` `(B,)`, inside a graph."""
+) -> dict[str, tf.Tensor]:
+    """Translate texts `(B,)` that begin as `prefix` `(B,)`, inside a graph.
+
+    Returns:
+        `translations` string and `scores` float32 `(B, N)`, best first, "" with
+        -inf where there are no more, and whether sources were `truncated`.
+    """
     tokenizer = translator.tokenizer
     source, truncated = source_ids(tokenizer, text, search.max_source_length)
     if prefix is not None:
@@ -297,26 +277,39 @@ def search_text(
         prefix,
         seeds(text, search.sampling) if search.sampling else None,
     )
-    return TextResult(*texts_of(tokenizer, result, search), truncated)
+    texts, scores = texts_of(tokenizer, result, search)
+    return {"translations": texts, "scores": scores, "truncated": truncated}
+
+
+def best_text(
+    translator: Translator, search: Search, *texts: tf.Tensor
+) -> dict[str, tf.Tensor]:
+    """Do the same for the only hypothesis, `(B,)`."""
+    found = search_text(translator, search, *texts)
+    return {
+        "translation": found["translations"][:, 0],
+        "score": found["scores"][:, 0],
+        "truncated": found["truncated"],
+    }
 
 
 def score_text(
-    translator: Translator, source: tf.Tensor, target: tf.Tensor, search: Search
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Score translations, string `(B,)`; return what `score_ids` does."""
-    return translator.id_model.score_ids(
-        *_pairs(translator, source, target, search), search.length_penalty
-    )
+    translator: Translator, search: Search, source: tf.Tensor, target: tf.Tensor
+) -> dict[str, tf.Tensor]:
+    """Score translations, string `(B,)`, as `score_ids` does."""
+    ids = _pairs(translator, search, source, target)
+    found = translator.id_model.score_ids(*ids, search.length_penalty)
+    return dict(zip(("score", "num_tokens"), found, strict=True))
 
 
 def attention_text(
-    translator: Translator, source: tf.Tensor, target: tf.Tensor, search: Search
+    translator: Translator, search: Search, source: tf.Tensor, target: tf.Tensor
 ) -> dict[str, tf.Tensor]:
     """Find what translations look at: pieces `(B, S)`, `(B, T)`, `(B, T, S)`.
 
     Attention is the mean of all layers and heads; "" follows the end token.
     """
-    ids = _pairs(translator, source, target, search)
+    ids = _pairs(translator, search, source, target)
     names = translator.tokenizer.pieces(range(translator.id_model.vocab_size))
     names[PAD_ID] = ""
     source_pieces, target_pieces = (tf.gather(names, side) for side in ids)
@@ -328,7 +321,7 @@ def attention_text(
 
 
 def _pairs(
-    translator: Translator, source: tf.Tensor, target: tf.Tensor, search: Search
+    translator: Translator, search: Search, source: tf.Tensor, target: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Tokenize pairs to ids `(B, S)` and `(B, T)`, cut at the limits."""
     tokenizer, ids = translator.tokenizer, translator.tokenizer.ids
@@ -350,9 +343,6 @@ def half_weights(*models: keras.Model) -> HalfWeights:
     """Pair weights of models with copies in float16, of half the size.
 
     Computing in float16 as well would lose digits and, on a CPU, time.
-
-    Raises:
-        UserError: If there are none, as in a function around a model.
     """
     weights = [w for x in models for w in getattr(x, "weights", ())]
     if not weights:
@@ -372,17 +362,6 @@ def half_weights(*models: keras.Model) -> HalfWeights:
         )
         for weight in weights
     ]
-
-
-def _reading(weights: HalfWeights, function: Callable) -> Callable:
-    """Make a function read the copies; each call casts each of them once."""
-
-    def with_these(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
-        # The scope casts to the dtype of what it stands in for.
-        with keras.StatelessScope(weights):
-            return function(*tensors)
-
-    return with_these
 
 
 def unwritable(

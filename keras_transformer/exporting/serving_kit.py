@@ -99,41 +99,18 @@ class Export:
     def planned(self, output: str | os.PathLike) -> "Export":
         """Fill in name and size, and refuse what cannot be, before any work.
 
-        Args:
-            output: Folder of all versions; need not exist.
-
         Raises:
-            UserError: If the version exists, or the name cannot be part of a
-                URL, or it or the size differs from that in the files of
-                `output`.
+            UserError: If the version exists, no URL can hold the name, or it or
+                the size differs from that in the files of `output`.
         """
         files.version_path(output, self.version)
-        models = pathlib.Path(output) / MODELS_FILE
         name = files.model_name(output, self.name)
-        if self.name is not None and models.is_file():
-            names = re.findall(
-                r'\bname\s*:\s*"(.*)"', models.read_text("utf-8", "replace")
-            )
-            if text_encoding.CEscape(name, True) not in names:
-                raise UserError(
-                    f"{models} names {' and '.join(names) or 'no model'}, this "
-                    f"command says {name}; leave out `name` or change the file."
-                )
-        path = pathlib.Path(output) / BATCHING_FILE
-        kept = None
-        if path.is_file():
-            kept = read_batching(path).get("max_batch_size")
-            if kept is None:
-                raise UserError(
-                    f"Expected max_batch_size {{ value: N }} in {path}, found "
-                    "none; add it or remove the file."
-                )
-        size = self.max_batch_size or kept or Batching().max_batch_size
-        if kept not in (None, size):
-            raise UserError(
-                f"{path} has max_batch_size {kept}, this command says "
-                f"{size}; leave out `max_batch_size` or change the file."
-            )
+        output = pathlib.Path(output)
+        if self.name is not None and (output / MODELS_FILE).is_file():
+            _check_name(name, output / MODELS_FILE)
+        size = self.max_batch_size or Batching().max_batch_size
+        if (output / BATCHING_FILE).is_file():
+            size = _kept_size(output / BATCHING_FILE, self.max_batch_size)
         return dataclasses.replace(self, name=name, max_batch_size=size)
 
     def write_warmup(
@@ -141,52 +118,44 @@ class Export:
         saved_model: str | os.PathLike,
         signatures: Mapping[str, Sequence[str]],
     ) -> None:
-        """Put the warm-up requests into a SavedModel.
-
-        For each signature, given with the names of its inputs, they are a short
-        text, a long one and a full batch.
-        """
+        """Put three requests for each signature into a SavedModel."""
         if _missing():
             return
         import tensorflow as tf
 
-        prediction_log_pb2 = _messages("apis.prediction_log_pb2")
-        full = itertools.islice(
-            itertools.cycle([SHORT_TEXT, LONG_TEXT]), self.max_batch_size
-        )
-        batches = [SHORT_TEXT], [LONG_TEXT], list(full)
+        messages = _messages("apis.prediction_log_pb2")
+        texts = itertools.cycle([SHORT_TEXT, LONG_TEXT])
+        full = list(itertools.islice(texts, self.max_batch_size))
         path = pathlib.Path(saved_model) / WARMUP_FILE
         path.parent.mkdir()
         with tf.io.TFRecordWriter(str(path)) as writer:
-            for (signature, inputs), texts in itertools.product(
-                signatures.items(), batches
+            for (signature, inputs), batch in itertools.product(
+                signatures.items(), ([SHORT_TEXT], [LONG_TEXT], full)
             ):
-                log = prediction_log_pb2.PredictionLog()
+                log = messages.PredictionLog()
                 request = log.predict_log.request
                 request.model_spec.name = self.name
                 request.model_spec.signature_name = signature
                 for name in inputs:
-                    request.inputs[name].CopyFrom(tf.make_tensor_proto(texts))
+                    request.inputs[name].CopyFrom(tf.make_tensor_proto(batch))
                 writer.write(log.SerializeToString())
 
-    def write_configs(self, output: str | os.PathLike) -> None:
+    def write_configs(self, output: pathlib.Path) -> None:
         """Write the two configuration files; keep existing ones."""
-        size = self.max_batch_size or Batching().max_batch_size
-        texts = {BATCHING_FILE: Batching(max_batch_size=size).as_text}
+        batching = Batching(max_batch_size=self.max_batch_size)  # type: ignore
+        texts = {BATCHING_FILE: batching.as_text}
         if error := _missing():
             logger.warning(
                 "Leaving out %s and the warm-up requests: %s",
-                MODELS_FILE,
-                error,
+                *(MODELS_FILE, error),
             )
         else:
             texts[MODELS_FILE] = self.models_config
         for file, text in texts.items():
-            path = pathlib.Path(output) / file
-            if path.exists():
-                logger.info("Kept %s as it is", path)
-                continue
-            files.write_text(path, text())
+            if (output / file).exists():
+                logger.info("Kept %s as it is", output / file)
+            else:
+                files.write_text(output / file, text())
 
     def models_config(self) -> str:
         """Write TensorFlow Serving's `ModelServerConfig` as text."""
@@ -198,6 +167,33 @@ class Export:
             model_platform="tensorflow",
         )
         return _MODELS + text_format.MessageToString(config)
+
+
+def _check_name(name: str, models: pathlib.Path) -> None:
+    """Refuse another name than those in the file."""
+    text = models.read_text("utf-8", "replace")
+    names = re.findall(r'\bname\s*:\s*"(.*)"', text)
+    if text_encoding.CEscape(name, True) not in names:
+        raise UserError(
+            f"{models} names {' and '.join(names) or 'no model'}, this "
+            f"command says {name}; leave out `name` or change the file."
+        )
+
+
+def _kept_size(path: pathlib.Path, asked: int | None) -> int:
+    """Read the size of a batch, and refuse another one."""
+    kept = read_batching(path).get("max_batch_size")
+    if kept is None:
+        raise UserError(
+            f"Expected max_batch_size {{ value: N }} in {path}, found "
+            "none; add it or remove the file."
+        )
+    if asked not in (None, kept):
+        raise UserError(
+            f"{path} has max_batch_size {kept}, this command says "
+            f"{asked}; leave out `max_batch_size` or change the file."
+        )
+    return kept
 
 
 def _messages(module: str) -> Any:

@@ -353,9 +353,10 @@ def load_vocabulary(
     One that has changed is refused: other pieces would be other words.
     """
     path = pathlib.Path(run_dir) / TOKENIZER_FILE
-    known = (run or RunConfig.load(run_dir)).vocabulary
+    run = run or RunConfig.load(run_dir)
     tokenizer = load_tokenizer(path)
-    if known not in (None, checksum_of(tokenizer)):
+    is_same = run.vocabulary in (None, checksum_of(tokenizer))
+    if not is_same or tokenizer.vocab_size != run.model.vocab_size:
         raise UserError(
             f"{path} is not the vocabulary that this run was trained with; "
             "restore the file."

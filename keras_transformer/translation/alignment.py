@@ -17,7 +17,12 @@ import tensorflow as tf
 
 from keras_transformer.data.languages import words_of
 from keras_transformer.settings import whole_number
-from keras_transformer.translation.text_batches import IDS, Batching, source_ids
+from keras_transformer.translation.text_batches import (
+    IDS,
+    Batching,
+    batches,
+    source_ids,
+)
 
 _SPACE = "▁".encode()
 _END = b"</s>"
@@ -78,16 +83,19 @@ def read_pairs(
     """Call a graph with batches of pairs; return what it says of each."""
     if max_source_length is not None:
         whole_number("max_source_length", max_source_length, least=2)
-    batching, tokenizer = Batching(batch_tokens), translator.tokenizer
+    whole_number("batch_tokens", batch_tokens)
+    tokenizer = translator.tokenizer
     source, _ = source_ids(tokenizer, pairs[0], max_source_length)
     target = tokenizer.target.tokenize(pairs[1])
     longest = np.maximum(
         *(ids.row_lengths().numpy() for ids in (source, target))
     )
-    inputs = {"source": source, "target": target}
-    return batching.run(
-        graph, lambda result: result, inputs, longest, tokenizer.ids.pad
+    planned = batches(np.arange(len(longest)), longest, longest, batch_tokens)
+    found = Batching().run(
+        *(graph, lambda result: result, (source, target), planned),
+        tokenizer.ids.pad,
     )
+    return [found[row] for row in range(len(longest))]
 
 
 def align_words(
@@ -98,19 +106,9 @@ def align_words(
     """Give each target word the source word that it looked at most.
 
     The weight between two words is the sum over the pieces of both; a piece
-    that several words share counts for each of them in part. If several source
-    words have the same sum, the first is taken.
-
-    Args:
-        attention: `(T, S)`, such as `Attention.mean`; pieces beyond those of
-            `source_words` and `target_words`, such as the end tokens, are left
-            out.
-        source_words: The words that each source piece belongs to, ascending.
-        target_words: The words that each target piece belongs to, ascending.
-
-    Returns:
-        Pairs (source word, target word) counted from 0, in the order of the
-        target; none if either side has no words.
+    that several words share counts for each of them in part, and of equal sums
+    the first is taken. `attention` is `(T, S)`; for each piece the words that
+    it belongs to are given, ascending, and pieces beyond are left out.
     """
     if not len(source_words) or not len(target_words):
         return []
@@ -168,14 +166,8 @@ def word_links(
 ) -> Links | None:
     """Give each word of a translation the source word it looked at most.
 
-    `words_of` finds the words of the source and its translation, by the codes
-    of both languages. Attention is float32 `(T, S)`; pieces may be filled up
-    with "".
-
-    Returns:
-        Pairs (source word, target word) counted from 0, in the order of the
-        target; None if the pieces have other words than the texts, as when
-        the source was cut.
+    Attention is float32 `(T, S)`; pieces may be filled up with "". None if the
+    pieces have other words than the texts, as when the source was cut.
     """
     sides = []
     pieces_of = source_pieces, target_pieces
@@ -204,20 +196,10 @@ def _words(pieces: Sequence[bytes], language: str) -> list[range]:
 def words_of_pieces(
     text: bytes, starts: Sequence[int], ends: Sequence[int], language: str
 ) -> list[range]:
-    """Find the words of a text that each piece belongs to.
+    """Find the words of a UTF-8 text that each piece belongs to.
 
-    `words_of` finds the words. A piece belongs to those that it covers, even in
-    part. A piece that covers none, such as the space before a word or the first
-    bytes of a character, belongs to the next word.
-
-    Args:
-        text: UTF-8.
-        starts: Offset in bytes of each piece in `text`, without the end token.
-        ends: Offset in bytes after each piece.
-        language: The text's language code.
-
-    Returns:
-        The numbers of words for each piece, counted from 0.
+    A piece belongs to the words that it covers, even in part. One that covers
+    none, such as the space before a word, belongs to the next word.
     """
     decoded = text.decode("utf-8", "replace")
     sizes = [len(character.encode()) for character in decoded]

@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import json
 import logging
+import math
 import pathlib
 import platform
 import re
@@ -27,6 +28,7 @@ from keras_transformer.machine import extras, files
 from keras_transformer.runs.layout import SCORES_FILE
 
 if TYPE_CHECKING:  # What is scored alone needs no TensorFlow.
+    from keras_transformer.translation.text_batches import Batching
     from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger("keras_transformer")
@@ -40,6 +42,10 @@ _PACKAGES = ("tensorflow", "keras", "sentencepiece", "sacrebleu", "sacremoses")
 # Whitespace as Perl sees it in bytes. A match includes the letters on both
 # sides, so "a-b-c" is split once, "ab-cd-ef" twice.
 _COMPOUND = re.compile(r"(\S)-(\S)", re.ASCII)
+# The text is tokenised on purpose: no warning.
+_AS_THEY_ARE: dict[str, Any] = dict(
+    tokenize="none", smooth_method="none", force=True
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,33 +105,19 @@ class Evaluation:
     @property
     def scores(self) -> dict[str, Score]:
         """The scores that were computed, by field name."""
-        return {
-            name: value
-            for name, value in vars(self).items()
-            if isinstance(value, Score)
-        }
+        return {k: x for k, x in vars(self).items() if isinstance(x, Score)}
 
     def report(self) -> dict[str, Any]:
         """Collect all but the translations, ready for JSON."""
-        sentences = len(self.translations)
-        speed = {}
-        if self.seconds and self.target_tokens is not None:
-            speed = {
-                "seconds": self.seconds,
-                "sentences_per_second": sentences / self.seconds,
-                "target_tokens_per_second": self.target_tokens / self.seconds,
-            }
+        seconds, sentences = self.seconds or math.nan, len(self.translations)
+        versions = {name: metadata.version(name) for name in _PACKAGES}
         return {
-            "scores": {
-                name: dataclasses.asdict(score)
-                for name, score in self.scores.items()
-            },
+            "scores": {k: vars(score) for k, score in self.scores.items()},
             "sentences": sentences,
-            **speed,
-            "versions": {
-                "python": platform.python_version(),
-                **{name: metadata.version(name) for name in _PACKAGES},
-            },
+            "seconds": seconds,
+            "sentences_per_second": sentences / seconds,
+            "target_tokens_per_second": (self.target_tokens or 0) / seconds,
+            "versions": {"python": platform.python_version(), **versions},
         }
 
 
@@ -134,7 +126,7 @@ class TestSet:
     """A split, to translate and to compare with.
 
     Attributes:
-        about: Corpus, split and languages, for reports.
+        about: Corpus, split, languages and so on, for reports.
         sources: One text for each sentence.
         references: A list for each reference, as sacreBLEU takes them.
     """
@@ -146,7 +138,7 @@ class TestSet:
     references: list[tuple[str, ...]]
 
     @classmethod
-    def read(cls, corpus: Corpus, split: str) -> "TestSet":
+    def read(cls, corpus: Corpus, split: str, **about: Any) -> "TestSet":
         """Read a split; `UserError` if there is none."""
         pairs = list(corpus.pairs(split, "split"))
         rows = corpus.references(corpus.find(split))
@@ -157,18 +149,17 @@ class TestSet:
             "split": split,
             "source_lang": corpus.source_lang,
             "target_lang": corpus.target_lang,
+            **about,
         }
         sources = [source for source, _ in pairs]
         return cls(about, sources, list(zip(*rows, strict=True)))
 
     def texts(self) -> dict[str, Sequence[str]]:
         """Return the texts by the names of their files."""
-        if len(self.references) == 1:
-            return {"source": self.sources, "reference": self.references[0]}
-        numbered = {
-            f"reference.{i}": x for i, x in enumerate(self.references, 1)
-        }
-        return {"source": self.sources, **numbered}
+        texts = {f"reference.{i}": x for i, x in enumerate(self.references, 1)}
+        if len(texts) == 1:
+            texts = {"reference": self.references[0]}
+        return {"source": self.sources, **texts}
 
 
 def evaluate(
@@ -176,20 +167,15 @@ def evaluate(
     test_set: TestSet,
     search: Search,
     folder: pathlib.Path,
-    *,
-    is_own_corpus: bool,
+    batching: "Batching",
     lowercase: bool,
     tokenize: str,
-    parallel: int | None,
-    progress: Callable[[int, int], None] | None,
 ) -> Evaluation:
     """Translate a test set, score it, and write all to a folder."""
     # An unwritable place shows before the work.
     _write_texts(folder, test_set.texts())
     translations, speed = translate(
-        *(translator, test_set.sources, search),
-        parallel=parallel,
-        progress=progress,
+        translator, test_set.sources, search, batching
     )
     scores = folder / SCORES_FILE
     scores.unlink(missing_ok=True)  # They would be of other translations.
@@ -201,7 +187,6 @@ def evaluate(
     result = dataclasses.replace(scored, **speed, folder=folder)
     report = {
         **test_set.about,
-        "is_own_corpus": is_own_corpus,
         "search": dataclasses.asdict(search),
         **translator.weights.report(),
         **result.report(),
@@ -225,14 +210,7 @@ def _write_texts(
 
 
 def folder_name(split: str, corpus: str | None, is_ensemble: bool) -> str:
-    """Name the folder of an evaluation, `NAME` in `evaluation/NAME`.
-
-    Args:
-        split: Name of the split.
-        corpus: Name of the corpus; None for the run's own, whose results those
-            of others never replace.
-        is_ensemble: Whether the models of several runs translated.
-    """
+    """Name the folder of an evaluation; None is the corpus of the run."""
     name = f"{split}.ensemble" if is_ensemble else split
     if corpus is None:
         return name
@@ -244,24 +222,16 @@ def translate(
     translator: "Translator",
     sources: Sequence[str],
     search: Search,
-    *,
-    parallel: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    batching: "Batching",
 ) -> tuple[list[str], dict[str, Any]]:
     """Translate every source, leaving none out; the log names what is cut.
 
-    Returns:
-        The translations, and `seconds` and `target_tokens` of `Evaluation`.
+    Returns the translations, with `seconds` and `target_tokens`.
     """
-    from keras_transformer.translation.text_batches import (
-        Batching,
-        warn_of_cuts,
-    )
+    from keras_transformer.translation.text_batches import warn_of_cuts
 
     start = time.perf_counter()
-    found, are_cut = translator.n_best(
-        sources, search, Batching(parallel=parallel, progress=progress)
-    )
+    found, are_cut = translator.n_best(sources, search, batching)
     seconds = time.perf_counter() - start
     warn_of_cuts(are_cut, search.max_source_length)
     translations = [hypotheses[0].text for hypotheses in found]
@@ -279,43 +249,29 @@ def score(
 ) -> Evaluation:
     """Score translations, by whatever system.
 
-    Args:
-        translations: One for each source.
-        references: A list for each reference, as sacreBLEU takes them.
-        target_lang: Language code; `de` also gets the paper's BLEU.
-        lowercase: Whether to score lower-cased text too.
-        tokenize: As in `bleu_tokenizer`.
+    `references` has a list for each reference, as sacreBLEU takes them; the
+    language `de` also gets the paper's BLEU.
     """
     texts = (translations, *references)
     target = language_of(target_lang)
-    is_german = target.base == "de"
     tokenize = bleu_tokenizer(target_lang, tokenize)
+    compounds = lowered = tokenised = None
+    if target.base == "de":
+        compounds = compound_split_bleu(*texts)
+    if lowercase:
+        lowered = bleu(*texts, tokenize=tokenize, lowercase=True)
+    if lowercase and target.has_spaces:
+        tokenised = lowercase_tokenised_bleu(target.base, *texts)
     return Evaluation(
-        bleu=bleu(*texts, tokenize=tokenize),
-        chrf=chrf(*texts),
-        compound_split_bleu=compound_split_bleu(*texts) if is_german else None,
-        lowercase_bleu=bleu(*texts, tokenize=tokenize, lowercase=True)
-        if lowercase
-        else None,
-        lowercase_tokenised_bleu=lowercase_tokenised_bleu(target.base, *texts)
-        if lowercase and target.has_spaces
-        else None,
-        translations=tuple(translations),
+        *(bleu(*texts, tokenize=tokenize), chrf(*texts), compounds, lowered),
+        *(tokenised, tuple(translations)),
     )
 
 
 def caution(
     bleu: float, references: Iterable[str], tokenize: str = "13a"
 ) -> str | None:
-    """Say in a sentence if BLEU tells nothing about such texts, or None.
-
-    BLEU counts sequences of four words.
-
-    Args:
-        bleu: The BLEU, 0 to 100.
-        references: The references.
-        tokenize: The tokeniser that finds their words.
-    """
+    """Say if BLEU, which counts four words, tells nothing of such texts."""
     words = sacrebleu.BLEU(tokenize=tokenize).tokenizer
     if all(len(words(text).split()) < 4 for text in references):
         return (
@@ -328,19 +284,10 @@ def caution(
 
 
 def bleu_tokenizer(target_lang: str, tokenize: str | None = None) -> str:
-    """Choose sacreBLEU's tokeniser for a language.
+    """Choose sacreBLEU's tokeniser for a language, or check the one asked for.
 
-    Args:
-        target_lang: Language code.
-        tokenize: The name of one, to choose it nevertheless.
-
-    Returns:
-        Its name. Where the packages for Japanese or Korean are missing it is
-        `char`, and the log says so.
-
-    Raises:
-        UserError: If there is no such tokeniser, or its packages or its model
-            are missing.
+    Where the packages for Japanese or Korean are missing it is `char`, and the
+    log says so; one that was asked for is refused.
     """
     if tokenize is not None and tokenize not in TOKENIZERS:
         raise SettingError(
@@ -356,19 +303,23 @@ def bleu_tokenizer(target_lang: str, tokenize: str | None = None) -> str:
             "another `tokenize`."
         ) from None
     except RuntimeError:  # Its packages are missing.
-        command = extras.install_command(chosen.partition("-")[0])
-        if tokenize:
-            raise UserError(
-                f"Expected the packages of sacreBLEU's {chosen}, found none; "
-                f"install them with {command}."
-            ) from None
-        logger.warning(
-            "BLEU counts characters, since sacreBLEU lacks the packages of "
-            "%s; install them with %s.",
-            *(chosen, command),
-        )
-        return "char"
+        return _without_packages(chosen, is_asked=tokenize is not None)
     return chosen
+
+
+def _without_packages(chosen: str, is_asked: bool) -> str:
+    command = extras.install_command(chosen.partition("-")[0])
+    if is_asked:
+        raise UserError(
+            f"Expected the packages of sacreBLEU's {chosen}, found none; "
+            f"install them with {command}."
+        ) from None
+    logger.warning(
+        "BLEU counts characters, since sacreBLEU lacks the packages of %s; "
+        "install them with %s.",
+        *(chosen, command),
+    )
+    return "char"
 
 
 def bleu(
@@ -398,12 +349,10 @@ def compound_split_bleu(
     smoothing, as in Moses' `multi-bleu.perl`. The signature of the score also
     names this preparation.
     """
-    return _prepared_score(
+    return _score(
         "BLEU, tokenised, compounds split, as in the paper",
-        "moses-de.atat",
-        split_compounds,
-        translations,
-        references,
+        sacrebleu.BLEU(**_AS_THEY_ARE),
+        *(translations, references, split_compounds, "moses-de.atat"),
     )
 
 
@@ -418,14 +367,14 @@ def lowercase_tokenised_bleu(
     """
     normalise = sacremoses.MosesPunctNormalizer(lang=target_lang).normalize
     tokenise = sacremoses.MosesTokenizer(lang=target_lang).tokenize
-    return _prepared_score(
+    return _score(
         "BLEU, lower-cased, tokenised",
-        f"lc.norm.moses-{target_lang}",
+        sacrebleu.BLEU(**_AS_THEY_ARE),
+        *(translations, references),
         lambda texts: [
             tokenise(normalise(text.lower()), return_str=True) for text in texts
         ],
-        translations,
-        references,
+        f"lc.norm.moses-{target_lang}",
     )
 
 
@@ -439,38 +388,8 @@ def split_compounds(sentences: Iterable[str]) -> list[str]:
         Sentences such as `Ein Rich ##AT##-##AT## Text ##AT##-##AT## Format .`
     """
     moses = sacremoses.MosesTokenizer(lang="de")
-    return [
-        _COMPOUND.sub(
-            r"\1 ##AT##-##AT## \2", moses.tokenize(sentence, return_str=True)
-        )
-        for sentence in sentences
-    ]
-
-
-def _prepared_score(
-    name: str,
-    preparation: str,
-    prepare: Callable[[Sequence[str]], list[str]],
-    translations: Sequence[str],
-    references: Sequence[Sequence[str]],
-) -> Score:
-    """Compute BLEU that counts the tokens of prepared text as they are."""
-    counting = sacrebleu.BLEU(
-        tokenize="none",
-        smooth_method="none",
-        force=True,  # The text is tokenised on purpose: no warning.
-    )
-    score = _score(
-        name,
-        counting,
-        prepare(composed(translations)),
-        [prepare(composed(texts)) for texts in references],
-    )
-    version = metadata.version("sacremoses")
-    return dataclasses.replace(
-        score,
-        signature=f"{score.signature}|prepared:{preparation}.{version}",
-    )
+    tokenised = (moses.tokenize(x, return_str=True) for x in sentences)
+    return [_COMPOUND.sub(r"\1 ##AT##-##AT## \2", text) for text in tokenised]
 
 
 def _score(
@@ -478,12 +397,20 @@ def _score(
     metric: sacrebleu.BLEU | sacrebleu.CHRF,
     translations: Sequence[str],
     references: Sequence[Sequence[str]],
+    prepare: Callable[[list[str]], list[str]] = list,
+    preparation: str = "",
 ) -> Score:
-    value = metric.corpus_score(
-        composed(translations), [composed(texts) for texts in references]
-    ).score
+    """Score texts as they are, or as `prepare` makes them."""
+    texts, *others = (
+        prepare(composed(each)) for each in (translations, *references)
+    )
+    value = metric.corpus_score(texts, others).score
     # The signature counts the references, so it comes after the score.
-    return Score(name, value, str(metric.get_signature()))
+    signature = str(metric.get_signature())
+    if preparation:
+        version = metadata.version("sacremoses")
+        signature += f"|prepared:{preparation}.{version}"
+    return Score(name, value, signature)
 
 
 def composed(texts: Sequence[str]) -> list[str]:

@@ -145,47 +145,36 @@ def make_card(
     weights: Weights,
     search: Search | None,
     precision: str,
-    shortlist: bool,
 ) -> ModelCard:
     """Make the card for an export, without what the export adds.
 
     It has the scores of those evaluations that used the same weights and
-    settings.
-
-    Args:
-        runs: The run, and those whose models search together with it.
-        weights: Those chosen of them.
-        search: How the export searches; by default as the run.
-        precision: Type that the weights are stored in.
-        shortlist: Whether the export has a shortlist.
+    settings. `search` is by default the run's.
     """
     run_dir, run = runs[0]
-    subject: str = ""
-    examples: tuple[str, ...] = ()
+    subject, examples = "", tuple[str, ...]()
     if run.corpus == DEMO:
         from keras_transformer.data import demo
 
         subject, examples = demo.subject_and_examples(
             run.source_lang, run.target_lang
         )
-    search = search or run.search
-    in_16_bits = precision == "float16"  # Stored so, nothing else.
+    # Weights in float16 are stored so, nothing else.
+    multiplied = "float32" if precision == "float16" else precision
     how = {
         "is_own_corpus": True,
-        "search": _alike(dataclasses.asdict(search)),
+        "search": _alike(dataclasses.asdict(search or run.search)),
         "weights": weights.identity,
-        "precision": "float32" if in_16_bits else precision,
-        "shortlist": shortlist,
+        "precision": multiplied,
+        "shortlist": weights.shortlist is not None,
     }
     return ModelCard(
-        run.source_lang,
-        run.target_lang,
-        run.preset,
+        *(run.source_lang, run.target_lang, run.preset),
         _public_name(run.corpus),
         sum(parameters(each.model) for _, each in runs),
         weights=weights.identity,
         scores=_scores(run_dir, how),
-        shortlist=shortlist,
+        shortlist=weights.shortlist is not None,
         subject=subject,
         examples=examples,
     )
@@ -204,12 +193,10 @@ def _scores(
             report["search"] = _alike(report["search"])
             if any(report.get(name) != value for name, value in how.items()):
                 continue
-            test_set = {
-                "corpus": _public_name(report["corpus"]),
-                "split": report["split"],
-            }
+            name, split = _public_name(report["corpus"]), report["split"]
             found += [
-                {**test_set, **score} for score in report["scores"].values()
+                {"corpus": name, "split": split, **score}
+                for score in report["scores"].values()
             ]
         except (OSError, ValueError, AttributeError, KeyError, TypeError) as e:
             logger.warning(

@@ -6,9 +6,7 @@ sentencex, which knows many languages' abbreviations, finds where sentences end.
 import dataclasses
 import functools
 import itertools
-import logging
 import re
-import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -23,13 +21,6 @@ _PIECE = 2_048
 # Such a piece, without the space before it: looking for sentences in a blank
 # line costs as much as finding one.
 _NEXT = re.compile(rf"\S[^\r\n]{{,{_PIECE - 1}}}")
-# An end of a sentence and the beginning of the next: a guess, for a warning.
-_TWO = re.compile(
-    # After two letters it could be "Dr. Dog".
-    r"(?:\w{3}\.|\w[!?…])[^\w\s]*\s+[^\w\s]*[^\W\d_a-z]"
-    r"|[。！？।۔؟։።။។]\s*\w"
-)
-
 # sentencex does not know it.
 _KHMER_END = re.compile(r"(?<=[។៕])(?=\s)")
 # With such a particle a sentence of Japanese goes on behind a quotation.
@@ -37,8 +28,6 @@ _GOES_ON = re.compile("って|など|[とのをはがにも]")
 _LINE_END = re.compile(r"[\r\n]")
 # Marian's way to tell a model of several languages which one to write.
 _TAG = re.compile(r"\s*(>>[^<>\s]{1,32}<<)\s*")
-
-logger = logging.getLogger("keras_transformer")
 
 
 class Span(NamedTuple):
@@ -149,10 +138,9 @@ class Splitter:
     ) -> list[str]:
         """Put translations in their places as `together` does, in pieces.
 
-        Returns:
-            The space before the first span, its translation, the space after
-            it, the next translation and so on. Between two spans of a line
-            Chinese and Japanese have no space, and others have one at least.
+        The spaces before, between and after them are pieces too: between two
+        spans of a line Chinese and Japanese have none, and others have one at
+        least.
         """
         result: list[str] = []
         position = _start(text)
@@ -173,11 +161,8 @@ class Splitter:
         """Translate each sentence of every text on its own.
 
         A tag that chooses the target language goes before each. `n_best` is
-        that method of a `Translator`, whose progress is told in whole texts.
-
-        Returns:
-            The translation of each text, and whether a sentence of it was cut
-            after `max_source_length` tokens.
+        that method of a `Translator`. Says too of each text whether a sentence
+        was cut.
         """
         texts = [text.strip() for text in texts]
         of_texts = [(text, [*self.spans(text)]) for text in texts]
@@ -220,42 +205,13 @@ def _start(text: str) -> int:
 
 
 def check_alone(**others: bool) -> None:
-    """Refuse arguments that make no sense with `split_sentences`.
-
-    Args:
-        **others: Whether each of them is given.
-    """
+    """Refuse arguments that make no sense with `split_sentences`."""
     for name, is_given in others.items():
         if is_given:
             raise UserError(
                 f"Expected `split_sentences` without `{name}`, received "
                 "both; leave one out."
             )
-
-
-def warn_of_several(texts: Iterable[str]) -> bool:
-    """Log a text that looks like several sentences; return whether one does."""
-    several = next(filter(_looks_like_several, texts), None)
-    if several is not None:
-        logger.warning(
-            "%r looks like several sentences, and a model that has learnt from "
-            "single ones may leave some out; translate with --split-sentences, "
-            "or in Python with split_sentences=True.",
-            textwrap.shorten(several, 60, placeholder=" …"),
-        )
-    return several is not None
-
-
-def _looks_like_several(text: str) -> bool:
-    if not text.isascii():
-        # To the pattern a mark is no part of a word, and where marks are vowels
-        # short words have few letters. Those from U+FE00 on choose emoji.
-        text = "".join(
-            "x" * (each < "\ufe00") if _is_mark(each) else each
-            for each in unicodedata.normalize("NFC", text)
-        )
-    # The pattern takes a small letter such as ü for a capital.
-    return any(not found[0][-1].islower() for found in _TWO.finditer(text))
 
 
 def _best_cut(text: str, begin: int, end: int) -> int:

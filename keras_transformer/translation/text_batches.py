@@ -11,7 +11,10 @@ import dataclasses
 import itertools
 import logging
 import math
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+import re
+import textwrap
+import unicodedata
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple, TypeVar
 
@@ -32,6 +35,12 @@ _MOST_NUMBERS = 20  # In a message.
 # With this many batches for each thread, their sums do not matter.
 _MANY = 8
 _MAX_SEED = 2**31 - 1
+# An end of a sentence and the beginning of the next: a guess, for a warning.
+_TWO = re.compile(
+    # After two letters it could be "Dr. Dog".
+    r"(?:\w{3}\.|\w[!?…])[^\w\s]*\s+[^\w\s]*[^\W\d_a-z]"
+    r"|[。！？।۔؟։።။។]\s*\w"
+)
 IDS = tf.TensorSpec([None, None], tf.int32)
 SEEDS = tf.TensorSpec([None, 2], tf.int32)
 Item = TypeVar("Item")
@@ -60,9 +69,9 @@ class Batching:
 
     def searches(self, models: Iterable[Any], texts: int) -> int:
         """Choose how many batches are searched at the same time."""
-        if self.parallel is not None:
-            return self.parallel
-        if texts <= 1 or tf.config.list_physical_devices("GPU"):
+        if self.parallel or texts <= 1:
+            return self.parallel or 1
+        if tf.config.list_physical_devices("GPU"):
             return 1
         widths = [
             model.model_config.d_model
@@ -77,31 +86,21 @@ class Batching:
         self,
         graph: Callable[..., Result],
         read: Callable[[Result], Iterable[tf.Tensor]],
-        inputs: Mapping[str, tf.Tensor | tf.RaggedTensor],
-        costs: np.ndarray,
+        inputs: Sequence[tf.Tensor | tf.RaggedTensor],
+        planned: Sequence[np.ndarray],
         pad_id: int,
-        rows: np.ndarray | None = None,
         parallel: int = 1,
-    ) -> list[Any]:
+    ) -> dict[int, tuple]:
         """Call a graph with batches of rows, and tell the progress.
 
-        Args:
-            graph: A function of tensors.
-            read: Turns its result into tensors `(B, ...)`.
-            inputs: Its arguments, in order, for all rows. What is ragged is
-                padded.
-            costs: Cost of each of all rows.
-            pad_id: Fills ragged rows.
-            rows: Numbers of the rows to call it with, and sort by the length of
-                their `source`; by default all, by their costs.
-            parallel: How many calls at the same time.
-
-        Returns:
-            What `read` said of each of all rows; None for one not in `rows`.
+        `read` turns a result into tensors `(B, ...)`; the dictionary has what
+        it said of each row. `inputs` are those of all rows, and what is ragged
+        is padded. `planned` are the rows of each batch, as `batches` finds
+        them.
         """
 
         def of_rows(batch: np.ndarray) -> Result:
-            parts = [tf.gather(each, batch) for each in inputs.values()]
+            parts = (tf.gather(each, batch) for each in inputs)
             return graph(
                 *(
                     x.to_tensor(pad_id) if isinstance(x, tf.RaggedTensor) else x
@@ -109,22 +108,18 @@ class Batching:
                 )
             )
 
-        lengths = costs
-        if rows is None:
-            rows = np.arange(len(costs))
-        else:
-            lengths = inputs["source"].row_lengths().numpy()
-        planned = batches(rows, lengths, costs, self.batch_tokens, parallel)
-        found: list[Any] = [None] * len(lengths)
-        done = len(found) - len(rows)
-        with contextlib.closing(results(of_rows, planned, parallel)) as called:
+        found: dict[int, tuple] = {}
+        total = inputs[0].shape[0]
+        skipped = total - sum(map(len, planned))
+        called = ((batch, of_rows(batch)) for batch in planned)
+        if parallel > 1:
+            called = results(of_rows, planned, parallel)
+        with contextlib.closing(called):
             for batch, result in called:
-                of_batch = (x.numpy() for x in read(result))
-                for row, *of_row in zip(batch, *of_batch, strict=True):
-                    found[row] = of_row
-                done += len(batch)
+                rows = zip(*(x.numpy() for x in read(result)), strict=True)
+                found.update(zip(batch, rows, strict=True))
                 if self.progress:
-                    self.progress(done, len(found))
+                    self.progress(skipped + len(found), total)
         return found
 
 
@@ -184,22 +179,28 @@ def cut(
 def texts_of(
     tokenizer: Any, result: BeamResult, search: Search
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Detokenize hypotheses; of a search, each text is there once.
+    """Detokenize hypotheses to texts and scores `(B, N)`.
 
-    Other pieces may spell the same text. The best score stays, and what is
-    left of N is missing. Drawn texts may repeat.
-
-    Returns:
-        Texts, string `(B, N)`, and scores, float32 `(B, N)`.
+    Of a search each text is there once; drawn texts may repeat.
     """
     texts = tokenizer.detokenize(result.ids)
     if search.sampling or search.n_best == 1:
         return texts, result.scores
+    return _each_once(texts, result.scores, search.n_best)
+
+
+def _each_once(
+    texts: tf.Tensor, scores: tf.Tensor, n_best: int
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Keep the best score of a text that several rows of pieces spell.
+
+    What is left of N is missing: "" with -inf.
+    """
     same = texts[:, :, None] == texts[:, None, :]
-    earlier = tf.range(search.n_best)[:, None] > tf.range(search.n_best)
+    earlier = tf.range(n_best)[:, None] > tf.range(n_best)
     repeats = tf.reduce_any(same & earlier, axis=2)
     texts = tf.where(repeats, "", texts)
-    scores = tf.where(repeats, -math.inf, result.scores)
+    scores = tf.where(repeats, -math.inf, scores)
     order = tf.argsort(tf.cast(repeats, tf.int32), stable=True)
     return (
         tf.gather(texts, order, batch_dims=1),
@@ -246,17 +247,41 @@ def warn_of_cuts(
         )
 
 
-def warn_of_none(found: list[list[Hypothesis]], texts: list[bytes]) -> None:
-    """Log which texts a search has found no translation of, if any."""
-    pairs = zip(texts, found, strict=True)
-    none = [text for text, (best, *_) in pairs if best.score == -np.inf]
-    if none:
+def warn_of_none(without: list[bytes], count: int) -> None:
+    """Log which of `count` texts a search has found no translation of."""
+    logger.warning(
+        "The search allows no translation of %d of %d texts, such as %r, "
+        "and theirs are empty; loosen `no_repeat_ngram`, `min_length`, "
+        "`no_unknown` or `shortlist`.",
+        *(len(without), count, without[0].decode()[:60]),
+    )
+
+
+def warn_of_several(texts: Iterable[str]) -> bool:
+    """Log a text that looks like several sentences; return whether one does."""
+    several = next(filter(_looks_like_several, texts), None)
+    if several is not None:
         logger.warning(
-            "The search allows no translation of %d of %d texts, such as %r, "
-            "and theirs are empty; loosen `no_repeat_ngram`, `min_length`, "
-            "`no_unknown` or `shortlist`.",
-            *(len(none), len(texts), none[0].decode()[:60]),
+            "%r looks like several sentences, and a model that has learnt from "
+            "single ones may leave some out; translate with --split-sentences, "
+            "or in Python with split_sentences=True.",
+            textwrap.shorten(several, 60, placeholder=" …"),
         )
+    return several is not None
+
+
+def _looks_like_several(text: str) -> bool:
+    if not text.isascii():
+        # To the pattern a mark is no part of a word, and where marks are vowels
+        # short words have few letters. Those from U+FE00 on choose emoji.
+        text = "".join(
+            "x" * (each < "\ufe00")
+            if unicodedata.category(each)[0] == "M"
+            else each
+            for each in unicodedata.normalize("NFC", text)
+        )
+    # The pattern takes a small letter such as ü for a capital.
+    return any(not found[0][-1].islower() for found in _TWO.finditer(text))
 
 
 def batches(
@@ -269,20 +294,17 @@ def batches(
     """Batch rows of similar length, within a budget of their costs.
 
     The longest come first: they need the most memory, and an estimate of the
-    time left errs on the safe side.
+    time left errs on the safe side. If there are few for each of the `parallel`
+    searches, their number is a multiple of these and their sums of lengths are
+    similar, so that nobody waits long for the last one; short rows cut only by
+    the budget may follow.
 
     Args:
         rows: Numbers of the rows, int `(N,)`.
         lengths: Lengths of all rows, to sort by, int.
         costs: Cost of each row, int.
         batch_tokens: The budget: rows of a batch times its largest cost.
-        parallel: Batches searched at the same time. If there are few for each,
-            their number is a multiple of this and their sums of lengths are
-            similar, so that nobody waits long for the last one. There may be
-            further batches of short rows, cut only by the budget.
-
-    Returns:
-        The rows of each batch.
+        parallel: Batches searched at the same time.
     """
     rows = rows[np.argsort(-lengths[rows], kind="stable")]
     found = _fill(rows, lengths, costs, batch_tokens)
@@ -315,15 +337,10 @@ def _fill(
 def results(
     function: Callable[[Item], Result], items: Iterable[Item], parallel: int
 ) -> Generator[tuple[Item, Result], None, None]:
-    """Apply a function to items, several at the same time.
+    """Apply a function to items in several threads, in the order they are done.
 
-    The function is called in threads of its own, or in the caller's if
-    `parallel` is 1. An item is taken when there is room for it. An error, or
-    closing, drops the waiting items and waits for the running ones: a search
-    cannot be stopped.
-
-    Yields:
-        An item and its result, in the order in which they are done.
+    An item is taken when there is room for it. An error, or closing, drops the
+    waiting items and waits for the running ones: a search cannot be stopped.
     """
     if parallel == 1:
         for item in items:

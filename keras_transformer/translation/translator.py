@@ -13,28 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import (
-    MAX_SOURCE_LENGTH,
-    Search,
-    UserError,
-)
+from keras_transformer.config import MAX_SOURCE_LENGTH, Search, UserError
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.id_model import IdModel, Model
-from keras_transformer.machine import devices
-from keras_transformer.runs.weights import Runs, Weights
-from keras_transformer.settings import (
-    did_you_mean,
-    of_kind,
-    overridden,
-)
-from keras_transformer.translation import sentences
+from keras_transformer.runs.weights import Weights
+from keras_transformer.settings import did_you_mean, of_kind, overridden
 from keras_transformer.translation.text_batches import (
     IDS,
     SEEDS,
     Batching,
     Hypothesis,
     as_bytes,
+    batches,
     pairs_as_bytes,
     prefix_ids,
     seeds,
@@ -42,6 +33,7 @@ from keras_transformer.translation.text_batches import (
     texts_of,
     warn_of_cuts,
     warn_of_none,
+    warn_of_several,
 )
 
 if TYPE_CHECKING:
@@ -102,8 +94,7 @@ class Translator:
             if not isinstance(tokenizer, TokenizerAdapter):
                 tokenizer = TokenizerAdapter(tokenizer)
         self.tokenizer: Any = tokenizer
-        search = Search() if search is None else search
-        self.search: Search = of_kind("search", Search, search)
+        self.search: Search = of_kind("search", Search, search or Search())
         self.source_lang = source_lang
         self.target_lang = target_lang
         self.weights = weights or Weights()
@@ -130,14 +121,6 @@ class Translator:
             )
         return model
 
-    @classmethod
-    def of(cls, runs: Runs, weights: Weights) -> "Translator":
-        """Load runs whose configurations have been read."""
-        from keras_transformer.translation import loading
-
-        devices.let_memory_grow()  # A training may run on the same GPU.
-        return cls(**loading.load(runs, weights))
-
     def freeze(
         self, precision: str = "float32", portable: bool = False
     ) -> "Translator":
@@ -156,11 +139,9 @@ class Translator:
                 It always does so with a GPU, or where TensorFlow lacks the
                 others, which are for x86-64 processors.
         """
-        from keras_transformer.translation import loading
+        from keras_transformer.decoding.frozen_weights import freeze
 
-        models, frozen = loading.freeze(
-            self.id_model.models, precision, portable
-        )
+        models, frozen = freeze(self.id_model.models, precision, portable)
         return Translator(
             models,
             self.tokenizer,
@@ -174,7 +155,12 @@ class Translator:
 
     def search_with(self, **given: Any) -> Search:
         """Return `search` with other settings."""
-        return search_with(self.search, **given)
+        for name in given.keys() - vars(self.search).keys():
+            raise UserError(
+                f"Expected a setting of a search, received {name}"
+                f"{did_you_mean(name, vars(self.search))}"
+            )
+        return dataclasses.replace(self.search, **given)
 
     def translate(
         self,
@@ -231,7 +217,8 @@ class Translator:
             prefixes=prefixes,
             split_sentences=split_sentences,
         )
-        warn_of_cuts(truncated, search.max_source_length)
+        if truncated.any():
+            warn_of_cuts(truncated, search.max_source_length)
         if n_best is not None:
             return found
         return [hypotheses[0].text for hypotheses in found]
@@ -252,73 +239,78 @@ class Translator:
             text that was split, and whether each text was cut after
             `max_source_length` tokens, bool `(len(texts),)`.
         """
-        begun = None
-        if prefixes is None:
-            encoded = as_bytes("texts", texts)
-        else:
+        encoded, begun = as_bytes("texts", texts), None
+        if prefixes is not None:
             encoded, begun = pairs_as_bytes(texts=texts, prefixes=prefixes)
         of_kind("search", Search, search)
-        if split_sentences is not None:
-            of_kind("split_sentences", bool, split_sentences)
-        decoded = (text.decode() for text in encoded)
         if split_sentences:
-            sentences.check_alone(
-                n_best=search.n_best > 1, prefixes=prefixes is not None
-            )
-            languages = self.source_lang, self.target_lang
-            whole, are_cut = sentences.Splitter(*languages).translate(
-                functools.partial(self.n_best, search=search), decoded, batching
-            )
-            found = [[Hypothesis(text, math.nan)] for text in whole]
-            return found, np.array(are_cut, bool)
+            return self._by_sentences(encoded, search, batching, begun)
         if split_sentences is None and not self._is_warned:
-            self._is_warned = sentences.warn_of_several(decoded)
-        return self._found(encoded, search, batching, begun)
-
-    def _found(
-        self,
-        texts: list[bytes],
-        search: Search,
-        batching: Batching,
-        prefixes: list[bytes] | None,
-    ) -> tuple[list[list[Hypothesis]], np.ndarray]:
-        """Search for whole texts, as `n_best` says."""
+            decoded = (text.decode() for text in encoded)
+            self._is_warned = warn_of_several(decoded)
+        tokenizer = self.tokenizer
         sources, truncated = source_ids(
-            self.tokenizer, texts, search.max_source_length
+            tokenizer, encoded, search.max_source_length
         )
         lengths = sources.row_lengths().numpy()
         limits = search.max_length or lengths + search.max_extra_length
         inputs = {"source": sources}
-        if prefixes is not None:
+        if begun is not None:
             longest = int(np.max(limits, initial=0))
-            inputs["prefix"] = prefix_ids(self.tokenizer, prefixes, longest)
+            inputs["prefix"] = prefix_ids(tokenizer, begun, longest)
         if search.sampling:
-            of_texts = tf.constant(texts, tf.string)
+            of_texts = tf.constant(encoded, tf.string)
             inputs["seeds"] = seeds(of_texts, search.sampling)
-        special = self.tokenizer.ids
-        # Blank ones are answered.
-        waiting = np.flatnonzero(lengths > len(special.blank))
-        found = [[Hypothesis("", 0.0)] for _ in texts]
+        found = [[Hypothesis("", 0.0)] for _ in encoded]  # Of blank ones.
+        waiting = np.flatnonzero(lengths > len(tokenizer.ids.blank))
         if not len(waiting):
             return found, truncated.numpy()
+        parallel = batching.searches(self.id_model.models, len(waiting))
+        costs = np.maximum(lengths, limits)
         rows = batching.run(
             # Traced in this thread, since others lack Keras's settings.
             self._search_graph(search, tuple(inputs)),
-            lambda result: texts_of(self.tokenizer, result, search),
-            inputs,
-            np.maximum(lengths, limits),
-            special.pad,
-            waiting,
-            batching.searches(self.id_model.models, len(waiting)),
+            lambda result: texts_of(tokenizer, result, search),
+            list(inputs.values()),
+            batches(waiting, lengths, costs, batching.batch_tokens, parallel),
+            tokenizer.ids.pad,
+            parallel,
         )
-        for row in waiting:
+        without = []
+        for row in waiting.tolist():
             found[row] = [
                 Hypothesis(text.decode("utf-8", "replace"), float(score))
                 for text, score in zip(*rows[row], strict=True)
                 if score > -np.inf
-            ] or [Hypothesis("", -np.inf)]
-        warn_of_none(found, texts)
+            ]
+            if not found[row]:
+                found[row] = [Hypothesis("", -np.inf)]
+                without.append(encoded[row])
+        if without:
+            warn_of_none(without, len(encoded))
         return found, truncated.numpy()
+
+    def _by_sentences(
+        self,
+        texts: list[bytes],
+        search: Search,
+        batching: Batching,
+        begun: list[bytes] | None,
+    ) -> tuple[list[list[Hypothesis]], np.ndarray]:
+        """Translate each sentence on its own, as `n_best` says."""
+        from keras_transformer.translation import sentences
+
+        sentences.check_alone(
+            n_best=search.n_best > 1, prefixes=begun is not None
+        )
+        splitter = sentences.Splitter(self.source_lang, self.target_lang)
+        whole, are_cut = splitter.translate(
+            functools.partial(self.n_best, search=search),
+            (text.decode() for text in texts),
+            batching,
+        )
+        found = [[Hypothesis(text, math.nan)] for text in whole]
+        return found, np.array(are_cut, bool)
 
     def _search_graph(
         self, search: Search, names: tuple[str, ...]
@@ -485,16 +477,3 @@ class Translator:
         means = [weights for *_, weights in found]
         languages = self.source_lang, self.target_lang
         return align_pairs(means, self.tokenizer, pairs, languages)
-
-
-def search_with(search: Search, **given: Any) -> Search:
-    """Override settings of a search, as `Translator.search_with` does."""
-    known = [field.name for field in dataclasses.fields(Search)]
-    for name in given.keys() - known:
-        # A slip may also mean another argument of `translate`.
-        also = ("prefixes", "split_sentences", "batch_tokens", "parallel")
-        raise UserError(
-            f"Expected a setting of a search, received {name}"
-            f"{did_you_mean(name, (*known, *also))}"
-        )
-    return dataclasses.replace(search, **given)

@@ -10,7 +10,7 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.model import Transformer
 from keras_transformer.runs import checkpoints
 from keras_transformer.runs.weights import Weights
-from keras_transformer.translation.translator import Translator
+from keras_transformer.translation import loading
 
 
 @pytest.fixture(scope="package")
@@ -38,7 +38,7 @@ def run_dir(corpus, tmp_path_factory):
 
 
 # Loading and tracing take seconds: once for each checkpoint count is enough.
-load, loaded = Translator.of, {}
+load, loaded = loading.load, {}
 
 
 def load_once(runs, weights):
@@ -50,7 +50,7 @@ def load_once(runs, weights):
 
 @pytest.fixture(autouse=True)
 def few_loads(monkeypatch):
-    monkeypatch.setattr(Translator, "of", load_once)
+    monkeypatch.setattr(loading, "load", load_once)
 
 
 @pytest.fixture(scope="package")

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from verb_calls import give, run
 
-from keras_transformer.translation.translator import Translator
+from keras_transformer.translation import loading
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_bytes_that_are_not_utf_8_are_an_error(
     expected = "error: Expected UTF-8 text in {}, " + message + ".\n"
     assert capsys.readouterr().err == expected.format("standard input")
 
-    monkeypatch.setattr(Translator, "of", None)  # Never called.
+    monkeypatch.setattr(loading, "load", None)  # Never called.
     source = tmp_path / "source.en"
     source.write_bytes(content)
     output = ("--output", tmp_path / "target.de")

@@ -26,7 +26,8 @@ from keras_transformer.importing.source_files import (
     read_pickle,
     read_safetensors,
 )
-from keras_transformer.run import Run, train
+from keras_transformer.run import Run
+from keras_transformer.train_run import train
 
 LONGEST = 40  # Tokens, as in make_marian.py.
 

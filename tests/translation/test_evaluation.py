@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from keras_transformer.config import Search, UserError
 from keras_transformer.translation import evaluation
-from keras_transformer.translation.translator import Hypothesis
+from keras_transformer.translation.text_batches import Batching, Hypothesis
 
 REFERENCES = [
     "Ein Hund läuft über die grüne Wiese.",
@@ -58,7 +58,9 @@ def evaluate(translations, references, target_lang="de", **scoring):
     sources = [f"sentence {i}" for i in range(len(references))]
     book = dict(zip(sources, translations, strict=True))
     scoring.update(target_lang=target_lang, references=[references])
-    texts, speed = evaluation.translate(Phrasebook(book), sources, Search())
+    texts, speed = evaluation.translate(
+        Phrasebook(book), sources, Search(), Batching()
+    )
     return dataclasses.replace(evaluation.score(texts, **scoring), **speed)
 
 
@@ -133,7 +135,7 @@ def test_no_sentence_is_dropped_however_long_or_empty():
     sources = ["short", "", "long " * 3_001, "short", " "]
     translator = Phrasebook({source: source.upper() for source in sources})
 
-    found, _ = evaluation.translate(translator, sources, Search())
+    found, _ = evaluation.translate(translator, sources, Search(), Batching())
 
     assert translator.asked == sources
     assert found == [source.upper() for source in sources]

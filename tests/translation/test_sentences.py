@@ -11,7 +11,7 @@ import pytest
 from keras_transformer.config import UserError
 from keras_transformer.run import Run
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.translation import sentences
+from keras_transformer.translation import text_batches
 from keras_transformer.translation.sentences import Splitter
 from keras_transformer.translation.text_batches import Batching
 from keras_transformer.translation.translator import Hypothesis, Translator
@@ -193,7 +193,7 @@ def test_a_text_of_several_sentences_is_named_once(small_translator, caplog):
     ],
 )
 def test_several_sentences_are_told_from_one(text, is_told):
-    assert sentences.warn_of_several([text]) == is_told
+    assert text_batches.warn_of_several([text]) == is_told
 
 
 @pytest.mark.parametrize(

@@ -191,11 +191,11 @@ def test_a_setting_that_no_search_has_is_refused(translator):
 def test_a_blank_pair_scores_nothing(translator):
     assert translator.score([""], [" "]) == [0.0]
     assert translator.score([], []) == []
-    scores, num_tokens = score_text(
-        translator, tf.constant(["", "laut"]), tf.constant(["", ""]), Search()
+    found = score_text(
+        translator, Search(), tf.constant(["", "laut"]), tf.constant(["", ""])
     )
-    assert num_tokens.numpy().tolist() == [0, 1]
-    assert scores[0] == 0 and scores[1] < 0
+    assert found["num_tokens"].numpy().tolist() == [0, 1]
+    assert found["score"][0] == 0 and found["score"][1] < 0
     # A translation of nothing is no blank pair.
     assert translator.score([""], ["a"])[0] < 0
 
@@ -204,11 +204,10 @@ def test_a_scored_target_is_cut_where_the_search_would_stop(translator):
     source = tf.constant(["the dog"])
     options = Search(max_source_length=7)
 
-    _, num_tokens = score_text(
-        translator, source, tf.constant(["laut " * 200]), options
-    )
+    target = tf.constant(["laut " * 200])
+    found = score_text(translator, options, source, target)
 
-    assert num_tokens.numpy().tolist() == [7 + 50]
+    assert found["num_tokens"].numpy().tolist() == [7 + 50]
 
 
 def scripted_translator(model, tokenizer, monkeypatch, scores):
