@@ -9,6 +9,7 @@ import io
 import logging
 import os
 import pathlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
@@ -57,16 +58,12 @@ class History:
 
     def __init__(self, run_dir: str | os.PathLike, step: int) -> None:
         self.run_dir = run_dir
-        folder = pathlib.Path(run_dir) / LOGS
+        self.path = pathlib.Path(run_dir) / LOGS / HISTORY_FILE
+        folder = self.path.parent
         folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / HISTORY_FILE
         found = read_history(run_dir)
-        rows = [
-            {**row, "step": int(row["step"])}
-            for row in found
-            if row["step"] <= step
-        ]
-        events = list(folder.glob("events.out.tfevents.*"))
+        rows = [row for row in found if row["step"] <= step]
+        events = [*folder.glob("events.out.tfevents.*")]
         self.writer = tf.summary.create_file_writer(str(folder))
         if len(rows) < len(found):  # TensorBoard would show them all.
             for row in rows:
@@ -74,11 +71,9 @@ class History:
             self.writer.flush()
             for path in events:
                 path.unlink()
-        text = io.StringIO(newline="")
-        table = csv.DictWriter(text, HISTORY_FIELDS)
-        table.writeheader()
-        table.writerows(rows)
-        files.write_text(self.path, text.getvalue())
+        lines = (_line({**row, "step": int(row["step"])}) for row in rows)
+        names = _line(dict(zip(HISTORY_FIELDS, HISTORY_FIELDS, strict=True)))
+        files.write_text(self.path, "".join([names, *lines]))
 
     def add(self, progress: Progress, **values: float) -> None:
         """Add a row; values not measured stay empty.
@@ -87,11 +82,10 @@ class History:
             JobError: As in `layout.check_lock`.
         """
         check_lock(self.run_dir)
-        minutes = progress.seconds / 60
-        row = {"step": progress.step, "minutes": f"{minutes:.3f}"}
-        row.update({name: f"{value:.6g}" for name, value in values.items()})
+        row = {name: f"{value:.6g}" for name, value in values.items()}
+        row["minutes"] = f"{progress.seconds / 60:.3f}"
         with open(self.path, "a", newline="", encoding="utf-8") as file:
-            csv.DictWriter(file, HISTORY_FIELDS).writerow(row)
+            file.write(_line({"step": progress.step, **row}))
         self._show(progress.step, **values)
         self.writer.flush()
 
@@ -103,6 +97,10 @@ class History:
     def close(self) -> None:
         """Close TensorBoard's file."""
         self.writer.close()
+
+
+def _line(row: Mapping[str, object]) -> str:
+    return ",".join(str(row.get(name, "")) for name in HISTORY_FIELDS) + "\r\n"
 
 
 def read_history(run_dir: str | os.PathLike) -> list[dict[str, float]]:

@@ -24,7 +24,6 @@ export.
 import contextlib
 import errno
 import fcntl
-import json
 import logging
 import os
 import pathlib
@@ -154,32 +153,37 @@ def _take(path: pathlib.Path) -> int | None:
             lock = os.open(path, os.O_RDONLY)  # It is another user's.
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            raise UserError(
-                f"{path.parent} is in use by {_holder(path)}; wait until it "
-                "ends, or choose another folder."
-            ) from None
         except OSError as error:
             os.close(lock)
-            if error.errno not in _NO_LOCKS:
-                raise
-            logger.warning(
-                "The file system of %s has no locks (%s): make sure that "
-                "nothing else writes there.",
-                *(path.parent, error.strerror),
-            )
-            return None
+            return _without_lock(path, error)
         if _is_at(lock, path):
             with contextlib.suppress(OSError):  # A full disk, or another's.
                 since = time.strftime("%Y-%m-%d %H:%M:%S %z")
-                host = socket.gethostname()
-                holder = {"host": host, "process": os.getpid(), "since": since}
+                holder = f"process {os.getpid()} on {socket.gethostname()}"
                 os.truncate(lock, 0)
-                os.write(lock, json.dumps(holder).encode())
+                os.write(lock, f"{holder} since {since}".encode())
             return lock
         os.close(lock)  # The last holder has removed this file.
     raise failed
+
+
+def _without_lock(path: pathlib.Path, error: OSError) -> None:
+    """Go on without a lock only where the file system has none."""
+    if isinstance(error, BlockingIOError):
+        holder = "another process"
+        with contextlib.suppress(OSError):
+            holder = path.read_text() or holder  # It may not have signed yet.
+        raise UserError(
+            f"{path.parent} is in use by {holder}; wait until it ends, or "
+            "choose another folder."
+        ) from None
+    if error.errno not in _NO_LOCKS:
+        raise error
+    logger.warning(
+        "The file system of %s has no locks (%s): make sure that nothing else "
+        "writes there.",
+        *(path.parent, error.strerror),
+    )
 
 
 def _is_at(lock: int, path: pathlib.Path) -> bool:
@@ -188,11 +192,3 @@ def _is_at(lock: int, path: pathlib.Path) -> bool:
         return os.path.samestat(os.fstat(lock), path.stat())
     except FileNotFoundError:
         return False
-
-
-def _holder(path: pathlib.Path) -> str:
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):  # It has not signed yet.
-        return "another process"
-    return "process {process} on {host} since {since}".format(**found)

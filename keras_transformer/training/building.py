@@ -89,7 +89,9 @@ def restore_model(
             session = dataclasses.replace(session, run=run)
             if is_chief:
                 run.save(run_dir)
-    workers.check_alike(strategy, start.step, shared_by_workers(session, plan))
+    if workers.are_several(strategy):
+        alike = shared_by_workers(session, plan)
+        workers.check_alike(strategy, start.step, alike)
     return model, start
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import datetime
 import logging
 import math
 import pathlib
@@ -34,40 +35,30 @@ SHOWN_PAIRS = 3  # Of a bad batch.
 class StepWindow:
     """Some float scalars of the logs of each step, tensors until they are read.
 
-    Appending a step does not wait for it, and one transfer reads all new steps,
-    however many.
+    Appending a step does not wait for it, and one transfer reads all steps.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
         self.new: list[Any] = []
-        self.known = np.zeros((0, len(names)))
-
-    def __len__(self) -> int:
-        """Return the number of steps since the last `clear`."""
-        return len(self.known) + len(self.new) // len(self.names)
 
     def append(self, logs: Mapping[str, Any]) -> None:
         """Add a step."""
         self.new += [logs[name] for name in self.names]
 
-    def read(self) -> np.ndarray:
-        """Wait for every step's figures, float64 `(steps, names)`."""
-        if self.new:
-            stacked = tf.stack(self.new).numpy().astype(np.float64)
-            rows = stacked.reshape(-1, len(self.names))
-            self.known = np.concatenate([self.known, rows])
-            self.new = []
-        return self.known
+    def take(self) -> np.ndarray:
+        """Wait for the figures of all steps since the last call.
 
-    def clear(self) -> None:
-        """Forget all steps."""
-        self.new, self.known = [], self.known[:0]
+        They are float64 `(steps, names)`.
+        """
+        found = tf.stack(self.new).numpy() if self.new else np.zeros(0)
+        self.new = []
+        return found.astype("float64").reshape(-1, len(self.names))
 
 
 @dataclasses.dataclass(eq=False)
 class TrainingDisplay:
-    """A bar on a terminal; in a log, one line a minute, at first more."""
+    """A bar on a terminal; and one line a minute, at first more."""
 
     model: keras.Model
     begin: Progress  # Where this session begins.
@@ -85,106 +76,87 @@ class TrainingDisplay:
         console = rich.console.Console(stderr=True)
         self.bar = rich.progress.Progress(
             rich.progress.BarColumn(),
-            rich.progress.TextColumn("{task.description}"),
+            rich.progress.TaskProgressColumn(),
+            rich.progress.TimeRemainingColumn(),
             console=console,
             transient=True,
             redirect_stdout=False,
             disable=not console.is_terminal,
         )
-        self.task = self.bar.add_task("first step", total=1.0)
+        self.task = self.bar.add_task("training", total=1.0)
         self.bar.start()
 
     def after_step(self, now: Progress, logs: Mapping[str, Any]) -> None:
         """Take the figures of an update; now and then show them."""
         self.window.append(logs)
-        first = now.step == self.begin.step + 1
-        if first:
+        self.bar.update(self.task, completed=self.estimate(now)[0])
+        if self.first is None:
             self.first = now
             seconds = now.seconds - self.begin.seconds
             logger.info("First step after %.1f s.", seconds)
-        if not self.bar.disable and len(self.window) % 10 == 0:
-            self.show(now)
-        if first:
             self.report(now)
         elif now.seconds - self.last.seconds >= self.seconds:
             self.report(now)
             self.seconds = min(2 * self.seconds, SECONDS)
-            self.warn_of_minutes(now)
+            self.warn_of_minutes(now, self.first)
 
     def at_end(self, now: Progress) -> None:
         """Show the last updates."""
-        if self.window:
+        if self.window.new:
             self.report(now)
 
-    def summary(self, now: Progress) -> dict[str, float]:
-        """Compute means over the window's target tokens, and tokens a second.
+    def estimate(self, now: Progress) -> tuple[float, float]:
+        """Estimate the share of the time that is over, and the seconds left."""
+        seconds = now.seconds - self.begin.seconds
+        steps = max(now.step - self.begin.step, 1)
+        left = (self.steps - now.step) * seconds / steps
+        if self.minutes:
+            left = min(left, max(60 * self.minutes - now.seconds, 0.0))
+        return now.seconds / max(now.seconds + left, 1e-9), left
+
+    def report(self, now: Progress) -> None:
+        """Log means over the target tokens since the last line, and their rate.
 
         The gradient's norm is averaged over updates, without those that
         float16 skipped.
         """
-        tokens, losses, perplexities, norms = self.window.read().T
+        tokens, losses, perplexities, norms = self.window.take().T
         norms = norms[np.isfinite(norms)]
-        total = tokens.sum() or 1.0
-        plain = (np.log(perplexities) * tokens).sum() / total
-        return {
-            "loss": float((losses * tokens).sum() / total),
-            "perplexity": float(np.exp(plain)),
-            "gradient_norm": float(norms.mean()) if norms.size else math.nan,
-            "tokens_per_second": float(total)
-            / max(now.seconds - self.last.seconds, 1e-9),
-        }
-
-    def line(
-        self, now: Progress, values: Mapping[str, float]
-    ) -> tuple[str, float]:
-        done, left = self.estimate(now)
+        total = float(tokens.sum()) or 1.0
+        loss = (losses * tokens).sum() / total
+        perplexity = np.exp((np.log(perplexities) * tokens).sum() / total)
+        norm = norms.mean() if norms.size else math.nan
+        speed = total / max(now.seconds - self.last.seconds, 1e-9)
+        left = datetime.timedelta(seconds=int(self.estimate(now)[1]))
         # The first step includes tracing, and says nothing of the others.
-        is_first = now.step <= self.begin.step + 1
-        ending = "" if is_first else f"  {_clock(left)} left"
-        return (
-            f"step {now.step}/{self.steps}  loss {values['loss']:.3f}  "
-            f"perplexity {values['perplexity']:.2f}  "
-            f"gradient {values['gradient_norm']:.2f}  "
-            f"{values['tokens_per_second']:,.0f} target tokens/s{ending}"
-        ), done
-
-    def estimate(self, now: Progress) -> tuple[float, float]:
-        """Estimate the share of the training done, and the seconds left."""
-        seconds = now.seconds - self.begin.seconds
-        steps = now.step - self.begin.step
-        left = (self.steps - now.step) * seconds / max(steps, 1)
-        done = now.step / self.steps
-        if self.minutes and 60 * self.minutes - now.seconds < left:
-            left = max(60 * self.minutes - now.seconds, 0.0)
-            done = min(now.seconds / (60 * self.minutes), 1.0)
-        return done, left
-
-    def show(self, now: Progress) -> None:
-        line, done = self.line(now, self.summary(now))
-        self.bar.update(self.task, completed=done, description=line)
-
-    def report(self, now: Progress) -> None:
-        values = self.summary(now)
-        line, _ = self.line(now, values)
-        logger.info("%s", line)
+        ending = "" if now == self.first else f"  {left} left"
+        logger.info(
+            "step %d/%d  loss %.3f  perplexity %.2f  gradient %.2f  %s target "
+            "tokens/s%s",
+            *(now.step, self.steps, loss, perplexity, norm),
+            *(f"{speed:,.0f}", ending),
+        )
         # Keras has already counted the last update, perhaps on each replica.
         updates = tf.convert_to_tensor(self.model.optimizer.iterations)
-        update = max(int(updates) - 1, 0)
-        rate = float(self.schedule(update))
-        self.history.add(now, learning_rate=rate, **values)
+        self.history.add(
+            now,
+            loss=loss,
+            perplexity=perplexity,
+            gradient_norm=norm,
+            learning_rate=float(self.schedule(max(int(updates) - 1, 0))),
+            tokens_per_second=speed,
+        )
         self.last = now
-        self.window.clear()
 
-    def warn_of_minutes(self, now: Progress) -> None:
+    def warn_of_minutes(self, now: Progress, first: Progress) -> None:
         """Warn once if the minutes end inside the warm-up (5.3)."""
-        if self.minutes is None or self.first is None or self.has_warned:
+        seconds = now.seconds - first.seconds
+        if not self.minutes or self.has_warned:
             return
-        seconds = now.seconds - self.first.seconds
         if seconds < min(60.0, 15 * self.minutes):  # Too early to tell.
             return
         left = 60 * self.minutes - now.seconds
-        a_second = (now.step - self.first.step) / seconds
-        steps = now.step + round(left * a_second)
+        steps = now.step + round(left * (now.step - first.step) / seconds)
         # `warn_of_warm_up` has told of too few steps.
         if steps < min(self.schedule.warmup_steps, self.steps):
             self.has_warned = True
@@ -193,16 +165,8 @@ class TrainingDisplay:
                 "the warm-up of %d, where the learning rate still rises: "
                 "lower `warmup_steps` in another `run_dir`, or train for "
                 "longer.",
-                self.minutes,
-                steps,
-                self.schedule.warmup_steps,
+                *(self.minutes, steps, self.schedule.warmup_steps),
             )
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -230,7 +194,7 @@ class Guard:
     def after_step(self, step: int, logs: Mapping[str, Any]) -> None:
         """Take the figures of an update; now and then look at them."""
         self.window.append(logs)
-        if len(self.window) >= self.every:
+        if step % self.every == 0:
             self.check_figures(step)
 
     def check(self, step: int) -> None:
@@ -251,11 +215,9 @@ class Guard:
 
     def check_figures(self, last: int) -> None:
         optimizer = self.model.optimizer
-        may_overflow = isinstance(
-            optimizer, keras.optimizers.LossScaleOptimizer
-        )
-        figures = self.window.read()
-        self.window.clear()
+        scaling = keras.optimizers.LossScaleOptimizer
+        may_overflow = isinstance(optimizer, scaling)
+        figures = self.window.take()
         first = last - len(figures) + 1
         for step, (loss, norm) in enumerate(figures, first):
             if not np.isfinite(loss):
@@ -263,10 +225,8 @@ class Guard:
             if not (may_overflow or np.isfinite(norm)):
                 self.fail(step, f"the norm of the gradient is {float(norm)}")
         if may_overflow and optimizer.dynamic_scale.numpy() < 1:
-            self.fail(
-                last,
-                "the gradient overflows float16 although nothing scales it up",
-            )
+            reason = "overflows float16 although nothing scales it up"
+            self.fail(last, f"the gradient {reason}")
 
     def fail(self, step: int, reason: str) -> NoReturn:
         pairs = self.sentences(step)

@@ -31,7 +31,7 @@ from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging, checkpoints, history, layout
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig, load_vocabulary
-from keras_transformer.training import validation, workers
+from keras_transformer.training import workers
 from keras_transformer.training.building import (
     local_copy,
     plan_batches,
@@ -42,11 +42,7 @@ from keras_transformer.training.building import (
 from keras_transformer.training.display import Guard, TrainingDisplay
 from keras_transformer.training.preparation import check_beginning, prepare
 from keras_transformer.training.request import Session, session_of_begun
-from keras_transformer.training.validation import (
-    Patience,
-    Validation,
-    Validator,
-)
+from keras_transformer.training.validation import Patience, Validation
 
 # One training at a time, since it sets the process's seeds.
 _training = threading.Lock()
@@ -170,21 +166,7 @@ def train(session: Session) -> None:
         SystemExit: After SIGTERM and a checkpoint.
     """
     if averaging.is_slim(session.run_dir):
-        begun = RunConfig.load(session.run_dir)
-        if begun.search != session.run.search:
-            run = dataclasses.replace(begun, search=session.run.search)
-            with layout.only_writer(session.run_dir):
-                run.save(session.run_dir)
-        why = "finished. Its checkpoints are gone"
-        if begun.is_imported:
-            why = "imported, without what a training needs"
-        said = (
-            f"{session.run_dir} is {why}, so it cannot go on; `init_from` "
-            "starts another run from its weights."
-        )
-        if session.settings.get("steps", 0) > begun.training.steps:
-            raise UserError(said)
-        logger.info(said)
+        _say_it_is_over(session)
         return
     is_chosen = session.preset is None and session.init_from is None
     if is_chosen and not layout.has_begun(session.run_dir):
@@ -201,6 +183,25 @@ def train(session: Session) -> None:
         raise KeyboardInterrupt
     if stopped:
         raise SystemExit(0)
+
+
+def _say_it_is_over(session: Session) -> None:
+    """Refuse to train on without checkpoints; only the search may change."""
+    begun = RunConfig.load(session.run_dir)
+    if begun.search != session.run.search:
+        run = dataclasses.replace(begun, search=session.run.search)
+        with layout.only_writer(session.run_dir):
+            run.save(session.run_dir)
+    why = "finished. Its checkpoints are gone"
+    if begun.is_imported:
+        why = "imported, without what a training needs"
+    said = (
+        f"{session.run_dir} is {why}, so it cannot go on; `init_from` "
+        "starts another run from its weights."
+    )
+    if session.settings.get("steps", 0) > begun.training.steps:
+        raise UserError(said)
+    logger.info(said)
 
 
 def _train_on_workers(session: Session) -> signal.Signals | None:
@@ -244,58 +245,43 @@ def _train(
     _describe(training, finished)
     model = training.model
     measured = local_copy(run) if workers.are_several(strategy) else model
-    validator = Validator(measured, tokenizer, batches, watched, run)
+    validation = Validation(
+        *(run_dir, run, measured, tokenizer, batches, watched),
+        training.patience,
+    )
     if training.lacks_validation or not finished:
-        stopped = _fit(training, validator, finished)
+        stopped = _fit(training, validation, finished)
         if stopped:
             logger.info("Stopped; the same command goes on from here.")
             return stopped
-    if not finished:
-        newest = checkpoints.list_checkpoints(run_dir)[-1]
-        ended = checkpoints.step_of(newest)
-        if ended < run.training.steps:
-            warn_of_warm_up(run.training, ended)
-    last = model.get_weights()
-    standing = training.patience.standing
-    validation.finish(session, validator, last, standing)
-    logger.info(
-        "Peak memory: %.1f GB.",
-        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
-    )
+    validation.finish(model.get_weights())
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    logger.info("Peak memory: %.1f GB.", peak)
     return None
 
 
 def _describe(training: Training, finished: bool) -> None:
     """Log the model and the update to resume after."""
     replicas = training.model.distribute_strategy.num_replicas_in_sync
+    start, patience = training.start, training.patience
     logger.info(
         "%s: %s parameters, %d replica%s.",
-        training.run.preset,
-        f"{training.model.count_params():,}",
-        replicas,
-        "s" if replicas > 1 else "",
+        *(training.run.preset, f"{training.model.count_params():,}"),
+        *(replicas, "s" if replicas > 1 else ""),
     )
-    start = training.start
     if finished:
+        way = "more `steps` or `minutes`"
+        if patience.is_over:
+            more = f"{way} and " if training.is_at_limit else ""
+            way = f"{patience.reason()}; {more}a larger `patience`"
         logger.info(
             "%s is finished: %d updates in %.1f minutes. %s would go on.",
-            training.run_dir,
-            start.step,
-            start.seconds / 60,
-            _way_on(training),
+            *(training.run_dir, start.step, start.seconds / 60),
+            way[0].upper() + way[1:],
         )
     elif start.step:
         logger.info("Resuming after update %d.", start.step)
     warn_of_warm_up(training.run.training, training.run.training.steps)
-
-
-def _way_on(training: Training) -> str:
-    """Say what would let a finished training go on."""
-    if not training.patience.is_over:
-        return "More `steps` or `minutes`"
-    reason = training.patience.reason()
-    more = "more `steps` or `minutes` and " if training.is_at_limit else ""
-    return f"{reason}; {more}a larger `patience`"
 
 
 def _train_beside_chief(
@@ -321,12 +307,12 @@ def _train_beside_chief(
 
 
 def _fit(
-    training: Training, validator: Validator, finished: bool
+    training: Training, validation: Validation, finished: bool
 ) -> signal.Signals | None:
     """Train to the end; return the signal that came before it, or None."""
     stop = Stop(training.session.minutes)
     several = workers.are_several(training.model.distribute_strategy)
-    writer = Writer(training, validator, stop)
+    writer = Writer(training, validation, stop)
     try:
         with stop.listening():
             if training.lacks_validation:
@@ -411,28 +397,25 @@ class Writer:
     """
 
     def __init__(
-        self, training: Training, validator: Validator, stop: Stop
+        self, training: Training, validation: Validation, stop: Stop
     ) -> None:
         run, run_dir = training.run, training.run_dir
         model, start = training.model, training.start
         self.model, self.run_dir, self.stop = model, run_dir, stop
         self.recipe, self.saved = run.training, start
+        self.validation = validation
         self.history = history.History(run_dir, start.step)
         self.guard = Guard(run_dir, model, training.plan, training.tokenizer)
         self.display = TrainingDisplay(
             *(model, start, self.history, run.training.steps, stop.minutes),
             schedule_of(run),
         )
-        self.validation = Validation(
-            validator, self.history, run.training, training.patience
-        )
 
     def after_step(self, now: Progress, logs: Mapping[str, Any]) -> None:
         """Save, show and validate where it is due."""
         self.guard.after_step(now.step, logs)
-        if self.recipe.is_checkpoint_due(
-            now.step, now.seconds - self.saved.seconds
-        ):
+        seconds = now.seconds - self.saved.seconds
+        if self.recipe.is_checkpoint_due(now.step, seconds):
             self.save(now)
         self.display.after_step(now, logs)
         if now.step % self.recipe.validation_steps == 0:
@@ -454,12 +437,15 @@ class Writer:
         """
         self.guard.check(now.step)
         layout.check_lock(self.run_dir)
+        last = self.validation.last
+        measured = dataclasses.replace(
+            now,
+            figures=last.figures if last.step == now.step else None,
+            standing=self.validation.patience.standing,
+        )
         path = checkpoints.save_checkpoint(
-            self.run_dir,
-            self.model,
-            self.validation.measured(now),
-            self.recipe.keep_checkpoints,
-            is_temporary,
+            *(self.run_dir, self.model, measured),
+            *(self.recipe.keep_checkpoints, is_temporary),
         )
         logger.info("Wrote %s", path)
         self.saved = now
@@ -469,7 +455,8 @@ class Writer:
         if self.stop.signal:
             return
         reason = self.validation.validate(
-            now, self.model, lambda: self.stop.signal is not None
+            *(now, self.model, self.history),
+            lambda: self.stop.signal is not None,
         )
         if reason and not self.stop.wanted:
             logger.info("%s: ending after step %d.", reason, now.step)

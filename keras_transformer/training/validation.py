@@ -11,6 +11,7 @@ Axes: B rows of a batch, S source length, T target length.
 
 import dataclasses
 import logging
+import pathlib
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -32,7 +33,7 @@ from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.machine import files
 from keras_transformer.model import Transformer
-from keras_transformer.runs import averaging, checkpoints, history, layout
+from keras_transformer.runs import averaging, checkpoints, layout
 from keras_transformer.runs.averaging import (
     AVERAGE,
     BEST,
@@ -47,9 +48,8 @@ from keras_transformer.runs.checkpoints import (
     find_best,
     newest_undamaged,
 )
-from keras_transformer.runs.history import History
+from keras_transformer.runs.history import History, draw
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training.request import Session
 from keras_transformer.translation import evaluation
 from keras_transformer.translation.text_batches import Batching, numbered
 from keras_transformer.translation.translator import Translator
@@ -120,52 +120,91 @@ def badness(figures: Mapping[str, float], by: str) -> tuple[float, ...]:
     return (figures["loss"],)
 
 
-_LOGGED = 400  # Characters of a sentence.
-
-
 class Abandoned(Exception):
     """A validation is no longer wanted."""
 
 
-class Validator:
-    """Measures a model's present weights.
+class Validation:
+    """Validates the weights of a training, and keeps the better at its end.
 
     Args:
-        model: A `Transformer`, compiled with its loss.
+        run_dir: The run directory.
+        run: The configuration, which says where texts are cut.
+        model: A `Transformer`, compiled with its loss, that is measured.
         tokenizer: The run's tokenizer.
         batches: Finite dataset, as in `validation_batches`.
-        sample: Pairs of source and target text, decoded for BLEU.
-        run: The configuration, which says where texts are cut.
+        sample: Pairs of source and target text, decoded greedily for BLEU.
+        patience: Counts the validations.
+
+    Attributes:
+        last: The progress at the last validation.
     """
 
     def __init__(
         self,
+        run_dir: pathlib.Path,
+        run: RunConfig,
         model: Transformer,
         tokenizer: Tokenizer,
         batches: tf.data.Dataset,
         sample: Sequence[tuple[str, str]],
-        run: RunConfig,
+        patience: Patience,
     ) -> None:
-        self.model = model
-        self.batches = batches
+        self.run_dir, self.run, self.model = run_dir, run, model
+        self.batches, self.patience, self.last = batches, patience, Progress()
         self.sources, self.targets = zip(*sample, strict=True)
         self.translator = Translator(model, tokenizer)
-        # Greedy. `validation_batches` has logged which pairs are cut.
         self.tokenize = evaluation.bleu_tokenizer(run.target_lang)
-        self.options = Search(
+        # `validation_batches` has logged which pairs are cut.
+        self.search = Search(
             beam_size=1,
             max_source_length=run.longest_source,
             max_extra_length=run.search.max_extra_length,
         )
         self.measured = 0  # How often, so that the log shows other sentences.
-        best = evaluation.bleu(
-            self.targets, self.targets, tokenize=self.tokenize
-        )
-        if not best.value:
+        if not self._bleu(self.targets).value:
             logger.warning(
                 "No reference has four words in a row, so BLEU is always 0: "
                 "the loss decides in its place."
             )
+
+    def validate(
+        self,
+        now: Progress,
+        model: keras.Model,
+        history: History,
+        is_unwanted: Callable[[], bool] = lambda: False,
+    ) -> str | None:
+        """Validate a model's weights, of update `now.step`, and note it.
+
+        It returns why the training ends, if it does.
+        """
+        if self.model is not model:
+            self.model.set_weights(model.get_weights())
+        figures = self.measure(f"step {now.step}", is_unwanted)
+        if figures is None:
+            return None
+        layout.check_lock(self.run_dir)
+        is_best = self.patience.count(now.step, figures)
+        standing = self.patience.standing
+        now = dataclasses.replace(now, figures=figures, standing=standing)
+        if is_best:
+            checkpoints.save_best(self.run_dir, self.model, now)
+        history.add(
+            now,
+            validation_loss=figures["loss"],
+            validation_perplexity=figures["perplexity"],
+            validation_accuracy=figures["token_accuracy"],
+            validation_bleu=figures["bleu"],
+        )
+        # Last: a validation that is not in its checkpoint is done again.
+        self.last = now
+        checkpoints.note(self.run_dir, now)
+        checkpoints.forget_best(self.run_dir, standing)
+        target = self.run.training.target_bleu
+        if target is not None and figures["bleu"] >= target:
+            return f"BLEU has reached {target:g}"
+        return self.patience.reason() if self.patience.is_over else None
 
     def measure(
         self, what: str, is_unwanted: Callable[[], bool] = lambda: False
@@ -185,220 +224,120 @@ class Validator:
         try:
             return self._measure(what, leave_off)
         except Abandoned:
-            pass
+            return None
         except Exception as error:  # Any failure, as said above.
             logger.error(
                 "%s  could not be validated, which changes nothing in the "
                 "training: %s: %.300s",
-                what,
-                type(error).__name__,
-                error,
+                *(what, type(error).__name__, error),
             )
-        return None
+            return None
 
     def _measure(
         self, what: str, after_batch: Callable[..., None]
     ) -> dict[str, float]:
+        watching = keras.callbacks.LambdaCallback(on_test_batch_end=after_batch)
         results = self.model.evaluate(
-            self.batches,
-            verbose=0,
-            return_dict=True,
-            callbacks=[
-                keras.callbacks.LambdaCallback(on_test_batch_end=after_batch)
-            ],
+            self.batches, verbose=0, return_dict=True, callbacks=[watching]
         )
-        found, _ = self.translator.n_best(
-            self.sources,
-            self.options,
-            Batching(parallel=1, progress=after_batch),
-        )
+        one_by_one = Batching(parallel=1, progress=after_batch)
+        found, _ = self.translator.n_best(self.sources, self.search, one_by_one)
         translations = [hypotheses[0].text for hypotheses in found]
-        bleu = evaluation.bleu(
-            translations, self.targets, tokenize=self.tokenize
-        )
+        bleu = self._bleu(translations)
         names = ("loss", "perplexity", "token_accuracy")
         figures = {name: float(results[name]) for name in names}
-        figures["bleu"] = bleu.value
         logger.info(
             "%s  validation loss %.3f  perplexity %.2f  accuracy %.1f %%  "
             "BLEU %.1f (greedy, %d sentences, %s)",
-            what,
-            figures["loss"],
-            figures["perplexity"],
-            100 * figures["token_accuracy"],
-            figures["bleu"],
-            len(self.sources),
-            bleu.signature,
+            *(what, figures["loss"], figures["perplexity"]),
+            *(100 * figures["token_accuracy"], bleu.value),
+            *(len(translations), bleu.signature),
         )
-        shown = self.measured % len(self.sources)
+        shown = self.measured % len(translations)
         self.measured += 1
-        logger.info("    source      %s", _begin(self.sources[shown]))
-        logger.info("    translation %s", _begin(translations[shown]))
-        return figures
+        logger.info("    source      %.400s", self.sources[shown])
+        logger.info("    translation %.400s", translations[shown])
+        return {**figures, "bleu": bleu.value}
 
+    def _bleu(self, texts: Sequence[str]) -> evaluation.Score:
+        return evaluation.bleu(texts, self.targets, tokenize=self.tokenize)
 
-def _begin(text: str) -> str:
-    """Shorten a text for the log."""
-    return text if len(text) <= _LOGGED else f"{text[:_LOGGED]}…"
+    def finish(self, last: list[np.ndarray]) -> None:
+        """Keep the better of the averaged and the last weights; draw the curve.
 
-
-class Validation:
-    """Validates the weights of a training, and notes what it found.
-
-    Attributes:
-        last: The progress at the last validation.
-    """
-
-    def __init__(
-        self,
-        validator: Validator,
-        history: History,
-        recipe: TrainingConfig,
-        patience: Patience,
-    ) -> None:
-        self.validator, self.history = validator, history
-        self.target_bleu, self.patience = recipe.target_bleu, patience
-        self.last = Progress()
-
-    def measured(self, now: Progress) -> Progress:
-        """Add to a progress what the validations say of it."""
-        is_last = now.step == self.last.step
-        return dataclasses.replace(
-            now,
-            figures=self.last.figures if is_last else None,
-            standing=self.patience.standing,
-        )
-
-    def validate(
-        self,
-        now: Progress,
-        model: keras.Model,
-        is_unwanted: Callable[[], bool] = lambda: False,
-    ) -> str | None:
-        """Validate a model's weights, of update `now.step`.
-
-        It returns why the training ends, if it does.
+        If they were compared already, nothing is written. In a short training
+        an average reaches back to early weights, which spoils the result. With
+        `patience`, the weights of the best validation are a third choice. The
+        weights of the model are replaced.
         """
-        run_dir, measured = self.history.run_dir, self.validator.model
-        if measured is not model:
-            measured.set_weights(model.get_weights())
-        figures = self.validator.measure(f"step {now.step}", is_unwanted)
-        if figures is None:
-            return None
-        is_best = self.patience.count(now.step, figures)
-        standing = self.patience.standing
-        now = dataclasses.replace(now, figures=figures, standing=standing)
-        if is_best:
-            layout.check_lock(run_dir)
-            checkpoints.save_best(run_dir, measured, now)
-        self.history.add(
-            now,
-            validation_loss=figures["loss"],
-            validation_perplexity=figures["perplexity"],
-            validation_accuracy=figures["token_accuracy"],
-            validation_bleu=figures["bleu"],
+        run_dir = self.run_dir
+        layout.check_lock(run_dir)
+        result = final_result(run_dir)
+        chosen = averaging.choose_average(run_dir, self.run)
+        # A later session may ask for another `average`.
+        if result is None or result.averaged not in (0, chosen.averaged):
+            self._compare(chosen, last)
+            try:
+                logger.info("Wrote %s.", draw(run_dir))
+            except UserError as error:  # A picture is no reason to fail.
+                logger.warning("Left out the learning curve: %s", error)
+        logger.info(
+            "Next: keras-transformer evaluate --run-dir %s, or "
+            "keras-transformer translate --run-dir %s < FILE, or "
+            "keras-transformer export --run-dir %s --output DIR",
+            *[shlex.quote(str(run_dir))] * 3,
         )
-        # Last: a validation that is not in its checkpoint is done again.
-        self.last = now
-        checkpoints.note(run_dir, now)
-        checkpoints.forget_best(run_dir, standing)
-        if self.target_bleu is not None and figures["bleu"] >= self.target_bleu:
-            return f"BLEU has reached {self.target_bleu:g}"
-        return self.patience.reason() if self.patience.is_over else None
 
-
-def finish(
-    session: Session,
-    validator: Validator,
-    last: list[np.ndarray],
-    standing: Standing,
-) -> None:
-    """Keep the better of the averaged and the last weights; draw the curve.
-
-    If they were compared already, nothing is written. In a short training an
-    average reaches back to early weights, which spoils the result. With
-    `patience`, the weights of the best validation are a third choice. The
-    weights of the validator's model are replaced.
-    """
-    run, run_dir = session.run, session.run_dir
-    layout.check_lock(run_dir)
-    result = final_result(run_dir)
-    chosen = averaging.choose_average(run_dir, run)
-    # A later session may ask for another `average`.
-    if result is None or result.averaged not in (0, chosen.averaged):
-        _compare(session, validator, last, standing, chosen)
-        try:
-            logger.info("Wrote %s.", history.draw(run_dir))
-        except UserError as error:  # A picture is no reason to fail.
-            logger.warning("Left out the learning curve: %s", error)
-    logger.info(
-        "Next: keras-transformer evaluate --run-dir %s, or keras-transformer "
-        "translate --run-dir %s < FILE, or keras-transformer export --run-dir "
-        "%s --output DIR",
-        *[shlex.quote(str(run_dir))] * 3,
-    )
-
-
-def _compare(
-    session: Session,
-    validator: Validator,
-    last: list[np.ndarray],
-    standing: Standing,
-    chosen: Chosen,
-) -> None:
-    """Write the best after validation, or the average if that fails."""
-    run, run_dir, recipe = session.run, session.run_dir, session.run.training
-    averaged = chosen.load(run, purpose="Validating")
-    names = chosen.checkpoints
-    averages = chosen.averages
-    newest, state = newest_undamaged(run_dir, 1)[0]
-    noted = Progress.of(state)
-    weights = {LAST: last, AVERAGE: averaged.get_weights()}
-    made_of = {LAST: (newest.name,), AVERAGE: names}
-    figures = {}
-    if noted.figures:
-        figures[LAST] = noted.figures
-        if len(names) == 1:  # They are the same.
-            figures[AVERAGE] = noted.figures
-    best = find_best(run_dir, standing) if recipe.patience else None
-    if best and best[1].step != noted.step:  # Else they are one of the two.
-        path, progress = best
-        averaged.load_weights(path / WEIGHTS_FILE)
-        weights[BEST], made_of[BEST] = averaged.get_weights(), (path.name,)
-        if progress.figures:
-            figures[BEST] = progress.figures
-    called = {LAST: "last weights", AVERAGE: averages, BEST: "best weights"}
-    for which in [x for x in weights if x not in figures]:
-        validator.model.set_weights(weights[which])
-        if (found := validator.measure(called[which])) is None:
-            break
-        figures[which] = found
-    by = recipe.patience_on if recipe.patience else "loss"
-    better = AVERAGE
-    if figures.keys() >= {AVERAGE, LAST}:
-        if len({found["bleu"] for found in figures.values()}) == 1:
-            by = "loss"
-        # Among equals the average wins, as in the paper.
-        order = [which for which in (AVERAGE, LAST, BEST) if which in figures]
-        better = min(order, key=lambda which: badness(figures[which], by))
-    averaged.set_weights(weights[better])
-    path = run_dir / layout.FINAL_FILE
-    with files.whole(path) as partial:
-        averaged.save_weights(partial)
-    result = Chosen(
-        step=noted.step,
-        better=better,
-        averages=averages,
-        checkpoints=made_of[better],
-        validation=figures,
-        weights=files.checksum(path),
-        by=by,
-        averaged=len(names),
-        run_dir=run_dir,
-        is_final=True,
-    )
-    result.save()
-    logger.info("Wrote %s, the %s.", path, result.sentence())
+    def _compare(self, chosen: Chosen, last: list[np.ndarray]) -> None:
+        """Write the best after validation, or the average if that fails."""
+        recipe = self.run.training
+        model = chosen.load(self.run, purpose="Validating")
+        newest, state = newest_undamaged(self.run_dir, 1)[0]
+        known = Progress.of(state).figures
+        weights = {LAST: last, AVERAGE: model.get_weights()}
+        made_of = {LAST: (newest.name,), AVERAGE: chosen.checkpoints}
+        called = {LAST: "last weights", AVERAGE: chosen.averages}
+        # An average of one has the last weights.
+        figures = {
+            LAST: known,
+            AVERAGE: known if chosen.averaged == 1 else None,
+        }
+        best = None
+        if recipe.patience:
+            best = find_best(self.run_dir, self.patience.standing)
+        if best and best[1].step != state["step"]:
+            path, progress = best
+            model.load_weights(path / WEIGHTS_FILE)
+            weights[BEST], made_of[BEST] = model.get_weights(), (path.name,)
+            called[BEST], figures[BEST] = "best weights", progress.figures
+        for which, found in figures.items():
+            if not found:
+                self.model.set_weights(weights[which])
+                figures[which] = self.measure(called[which])
+        measured = {which: found for which, found in figures.items() if found}
+        by, better = recipe.patience_on if recipe.patience else "loss", AVERAGE
+        if measured.keys() >= {AVERAGE, LAST}:
+            if len({found["bleu"] for found in measured.values()}) == 1:
+                by = "loss"
+            # Among equals the average wins, as in the paper.
+            order = [x for x in (AVERAGE, LAST, BEST) if x in measured]
+            better = min(order, key=lambda which: badness(measured[which], by))
+        model.set_weights(weights[better])
+        path = self.run_dir / layout.FINAL_FILE
+        with files.whole(path) as partial:
+            model.save_weights(partial)
+        result = dataclasses.replace(
+            chosen,
+            step=state["step"],
+            better=better,
+            checkpoints=made_of[better],
+            validation=measured,
+            weights=files.checksum(path),
+            by=by,
+            is_final=True,
+        )
+        result.save()
+        logger.info("Wrote %s, the %s.", path, result.sentence())
 
 
 def validation_batches(
@@ -424,24 +363,18 @@ def validation_batches(
     logger.warning(
         "%s: %d of %d pairs are cut in every validation, after %d tokens of "
         "the source and %d of the target: line %s.",
-        split,
-        is_long.sum(),
-        len(is_long),
-        longest_source,
-        longest_target,
-        numbered(is_long),
+        *(split, is_long.sum(), len(is_long)),
+        *(longest_source, longest_target, numbered(is_long)),
     )
-
-    def cut(
-        inputs: tuple[tf.Tensor, tf.Tensor], target: tf.Tensor
-    ) -> tuple[tuple[tf.Tensor, tf.Tensor], tf.Tensor]:
-        source, target_in = inputs
-        return (
-            (cut_rows(source, longest_source), target_in[:, :longest_target]),
+    return batches.map(
+        lambda inputs, target: (
+            (
+                cut_rows(inputs[0], longest_source),
+                inputs[1][:, :longest_target],
+            ),
             cut_rows(target, longest_target),
         )
-
-    return batches.map(cut)
+    )
 
 
 def cut_rows(ids: tf.Tensor, longest: int) -> tf.Tensor:

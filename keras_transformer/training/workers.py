@@ -276,30 +276,31 @@ def share_rows(
     """
     if strategy.num_replicas_in_sync == 1:
         return dataset
+    return strategy.distribute_datasets_from_function(
+        functools.partial(_rows_of_worker, dataset)
+    )
 
-    def of_this_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        replicas = context.num_replicas_in_sync
-        local = replicas // context.num_input_pipelines
-        first = context.input_pipeline_id * local
 
-        def parts(*batch: Any) -> tf.data.Dataset:
-            numbers = tf.data.Dataset.range(first, first + local)
-            return numbers.map(
-                lambda number: tf.nest.map_structure(
-                    lambda ids: ids[number::replicas], batch
-                )
+def _rows_of_worker(
+    dataset: tf.data.Dataset, context: tf.distribute.InputContext
+) -> tf.data.Dataset:
+    replicas = context.num_replicas_in_sync
+    local = replicas // context.num_input_pipelines
+    first = context.input_pipeline_id * local
+
+    def parts(*batch: Any) -> tf.data.Dataset:
+        return tf.data.Dataset.range(first, first + local).map(
+            lambda number: tf.nest.map_structure(
+                lambda ids: ids[number::replicas], batch
             )
+        )
 
-        shared = dataset.flat_map(parts)
-        if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
-            # Otherwise every step would ask all workers for another batch.
-            endless = tf.data.experimental.assert_cardinality(
-                tf.data.INFINITE_CARDINALITY
-            )
-            shared = shared.apply(endless)
-        return shared.prefetch(2 * local)
-
-    return strategy.distribute_datasets_from_function(of_this_worker)
+    shared = dataset.flat_map(parts)
+    if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
+        # Otherwise every step would ask all workers for another batch.
+        endless = tf.data.INFINITE_CARDINALITY
+        shared = shared.apply(tf.data.experimental.assert_cardinality(endless))
+    return shared.prefetch(2 * local)
 
 
 def meet(strategy: tf.distribute.Strategy) -> None:
@@ -331,15 +332,11 @@ def vote_of(strategy: tf.distribute.Strategy) -> Callable[[bool], bool] | None:
 
     @tf.function(autograph=False)
     def count(vote: tf.Tensor) -> tf.Tensor:
-        votes = strategy.run(_count_votes, args=(vote,))
+        # `identity` places it; an argument of a graph has no place.
+        votes = strategy.run(lambda: sum_over_replicas(tf.identity(vote)))
         return local_values(strategy, votes)
 
     return lambda vote: bool(count(tf.constant(float(vote))) > 0)
-
-
-def _count_votes(vote: tf.Tensor) -> tf.Tensor:
-    # `identity` places it; an argument of a graph has no place.
-    return sum_over_replicas(tf.identity(vote))
 
 
 def wait_for_file(path: pathlib.Path, seconds: float = 60.0) -> None:
@@ -359,8 +356,6 @@ def check_alike(
     strategy: tf.distribute.Strategy, update: int, arguments: Mapping[str, Any]
 ) -> None:
     """Refuse, on every worker, to start after another update or otherwise."""
-    if not are_several(strategy):
-        return
     facts = {"update": update, **arguments}
     mine = [zlib.crc32(str(value).encode()) for value in facts.values()]
     # (workers, facts)
@@ -390,26 +385,22 @@ def lost_worker_told(strategy: tf.distribute.Strategy) -> Iterator[None]:
     """
     try:
         yield
-    except tf.errors.OpError as error:
-        if not are_several(strategy) or not isinstance(error, _LOST):
+    except _LOST as error:
+        if not are_several(strategy):
             raise
-        cluster = Cluster.from_tf_config(os.environ["TF_CONFIG"])
         raise JobError(
-            f"Lost {_lost(cluster, error.message)}: its process ended or its "
-            "machine no longer answers. If its log names a problem, solve "
-            "that; then start the same command again on every "
-            "machine: it goes on at the last checkpoint."
+            f"Lost {_named(error.message)}: its process ended or its machine "
+            "no longer answers. If its log names a problem, solve that; then "
+            "start the same command again on every machine: it goes on at the "
+            "last checkpoint."
         ) from None
 
 
-def _lost(cluster: Cluster, message: str) -> str:
+def _named(message: str) -> str:
     """Describe the workers that an error message names."""
-    named = {
-        (job, int(index))
-        for job, index in re.findall(
-            r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)", message
-        )
-    }
+    cluster = Cluster.from_tf_config(os.environ["TF_CONFIG"])
+    pattern = r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)"
+    named = {(job, int(i)) for job, i in re.findall(pattern, message)}
     found = [
         cluster.describe(i)
         for i, task in enumerate(cluster.tasks)

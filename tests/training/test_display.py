@@ -30,7 +30,7 @@ def make_display(run_dir, begin, steps, minutes, updates=1, schedule=SCHEDULE):
 
 def test_a_line_weighs_every_step_by_its_tokens(tmp_path):
     display = make_display(tmp_path, Progress(), 100, None, updates=4)
-    display.seconds = 1000.0
+    display.first, display.seconds = Progress(1, 0.0), 1000.0
     for step, figures in enumerate(
         [(1.0, 5.0, 2.0, 0.5), (3.0, 1.0, 8.0, 0.7), (0.0, 1.0, 1.0, math.inf)],
         start=2,
@@ -55,9 +55,9 @@ def test_a_line_weighs_every_step_by_its_tokens(tmp_path):
 @pytest.mark.parametrize(
     "minutes, done, left",
     [
-        (None, 30 / 110, 80 * 2.0),  # 20 steps took 40 s.
+        (None, 100 / 260, 80 * 2.0),  # 20 steps took 40 s.
         (2.0, 100 / 120, 20.0),  # Time is up before the steps are.
-        (60.0, 30 / 110, 80 * 2.0),
+        (60.0, 100 / 260, 80 * 2.0),
     ],
 )
 def test_the_time_left_is_that_of_the_limit_that_comes_first(

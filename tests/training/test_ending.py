@@ -1,17 +1,19 @@
 """The end of a training: which weights it keeps, and what it says of them."""
 
 import dataclasses
-import types
 
 import pytest
 from sample_runs import TINY, make_run, make_tiny_model, write_tiny_run
 
 from keras_transformer.runs import averaging
-from keras_transformer.runs.checkpoints import Standing
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import validation
-from keras_transformer.training.request import Session
 from keras_transformer.translation import evaluation
+
+
+@pytest.fixture(autouse=True)
+def no_translator(monkeypatch):
+    monkeypatch.setattr(validation, "Translator", lambda *_: None)
 
 
 def finish(run_dir, found, **recipe):
@@ -20,12 +22,13 @@ def finish(run_dir, found, **recipe):
     recipe = dataclasses.replace(run.training, average=3, **recipe)
     run = dataclasses.replace(run, training=recipe)
     run.save(run_dir)
-    validator = types.SimpleNamespace(
-        model=make_tiny_model(0), measure=found.__getitem__
+    watched = [("x", "ein Hund und eine Katze")]
+    ending = validation.Validation(
+        *(run_dir, run, make_tiny_model(0), None, None, watched),
+        validation.Patience(run.training, None),
     )
-    last = make_tiny_model(5).get_weights()
-    session = Session(run_dir=run_dir, run=run)
-    validation.finish(session, validator, last, Standing())
+    ending.measure = found.__getitem__
+    ending.finish(make_tiny_model(5).get_weights())
     return averaging.final_result(run_dir)
 
 
@@ -48,13 +51,12 @@ def test_equal_bleu_lets_the_loss_decide(tmp_path, bleu, better):
     [(["rouge", "un chat noir"], True), (["un chat", "a b c d"], False)],
 )
 def test_references_without_four_words_are_told_of_once(
-    caplog, monkeypatch, references, is_told
+    caplog, references, is_told
 ):
-    monkeypatch.setattr(validation, "Translator", lambda *_: None)
     # sacreBLEU's BLEU of a text against itself, which has no 4-gram.
     assert (evaluation.bleu(references, references).value == 0) == is_told
     pairs = [("x", reference) for reference in references]
     run = make_run(TINY)
-    validation.Validator(None, None, None, pairs, run)
+    validation.Validation(None, run, None, None, None, pairs, None)
     told = [text for text in caplog.messages if "BLEU is always 0" in text]
     assert len(told) == is_told

@@ -99,7 +99,7 @@ def fail(*_):
 def test_a_validation_that_fails_does_not_end_the_training(
     corpus, tmp_path, caplog, monkeypatch
 ):
-    monkeypatch.setattr(validation.Validator, "_measure", fail)
+    monkeypatch.setattr(validation.Validation, "_measure", fail)
     train(corpus, tmp_path, 3, caplog)
     assert "step 2  could not be validated" in caplog.text
     assert "final.weights.h5, the last checkpoint (could" in caplog.text
@@ -109,7 +109,7 @@ def test_a_validation_that_fails_does_not_end_the_training(
 def test_a_signal_ends_a_validation_and_the_training_with_it(
     corpus, tmp_path, caplog, monkeypatch
 ):
-    measure, translated = validation.Validator._measure, []
+    measure, translated = validation.Validation._measure, []
 
     def measure_a_little(self, *arguments):
         signal.raise_signal(signal.SIGTERM)
@@ -118,7 +118,7 @@ def test_a_signal_ends_a_validation_and_the_training_with_it(
     def translate(*_, **__):
         translated.append(True)
 
-    monkeypatch.setattr(validation.Validator, "_measure", measure_a_little)
+    monkeypatch.setattr(validation.Validation, "_measure", measure_a_little)
     monkeypatch.setattr(validation.Translator, "n_best", translate)
     train(corpus, tmp_path, 30, caplog)
     assert "SIGTERM: ending after this step." in caplog.text

@@ -1,7 +1,9 @@
 """A training ends when validations find nothing better, and keeps the best."""
 
 import contextlib
+import dataclasses
 import logging
+import types
 
 import keras
 import numpy as np
@@ -58,11 +60,14 @@ def make_model():
     return model
 
 
-class Told:
-    """A validator that finds what it is told, whatever the weights."""
+class Told(Validation):
+    """Finds what it is told, whatever the weights."""
 
-    def __init__(self, model, values, on):
-        self.model, self.values, self.on = model, values, on
+    def __init__(self, run_dir, recipe, model, standing, values):
+        self.run_dir, self.model, self.values = run_dir, model, values
+        self.run = types.SimpleNamespace(training=recipe)
+        self.patience, self.on = Patience(recipe, standing), recipe.patience_on
+        self.last = Progress()
 
     def measure(self, what, is_unwanted):
         step = int(what.removeprefix("step "))
@@ -89,25 +94,24 @@ def session(run_dir, values, patience=3, on="loss", until=20, saves=()):
     recipe = TrainingConfig(
         validation_steps=EVERY, patience=patience, patience_on=on
     )
-    waiting = Patience(recipe, start.standing)
-    if waiting.is_over:
+    validating = Told(run_dir, recipe, model, start.standing, values)
+    if validating.patience.is_over:
         return step
-    told = Told(model, values, on)
-    validating = Validation(told, log, recipe, waiting)
 
     def now():
         return Progress(step, float(step))
 
     if step and step % EVERY == 0 and start.figures is None:
-        ends = validating.validate(now(), model)
+        ends = validating.validate(now(), model, log)
     while not ends and step < until:
         step += 1
         model.weights[0].assign([[step], [step]])
         if step in saves:
-            known = validating.measured(now())
+            standing = validating.patience.standing
+            known = dataclasses.replace(now(), standing=standing)
             checkpoints.save_checkpoint(run_dir, model, known, keep=2)
         if step % EVERY == 0:
-            ends = validating.validate(now(), model)
+            ends = validating.validate(now(), model, log)
     log.close()
     if ends:
         logging.getLogger("keras_transformer").info(ends)
@@ -263,7 +267,7 @@ def let_validations_find(monkeypatch, losses):
         others = {"perplexity": 7.0, "token_accuracy": 0.5, "bleu": 7.0}
         return {"loss": losses[what], **others}
 
-    monkeypatch.setattr(validation.Validator, "measure", measure)
+    monkeypatch.setattr(validation.Validation, "measure", measure)
 
 
 @pytest.mark.stands_for("trainings that patience ends")

@@ -82,9 +82,9 @@ def test_steps_are_read_by_ten_in_one_transfer_for_each_reader(
     take_steps(model, 41, after_step)
 
     new = np.diff([0, *so_far])
-    # The guard looks after 10, 20, …; the display has a line after the first
-    # step, with the rate, and its bar moves after 11, 21, ….
-    assert new.tolist() == [2] + ([0] * 8 + [1, 1]) * 4
+    # The display has a line after the first step, with the rate; the guard
+    # looks after 10, 20, ….
+    assert new.tolist() == [2] + ([0] * 8 + [1, 0]) * 4
 
 
 @pytest.mark.stands_for("steps that callbacks watch")
