@@ -242,7 +242,7 @@ def _train(
         side.load_operator()
     training = Training(session, tokenizer, plan, *restored)
     finished = training.vote_finished()
-    _describe(training, finished)
+    _describe_finished(training) if finished else _describe(training)
     model = training.model
     measured = local_copy(run) if workers.are_several(strategy) else model
     validation = Validation(
@@ -260,28 +260,30 @@ def _train(
     return None
 
 
-def _describe(training: Training, finished: bool) -> None:
+def _describe(training: Training) -> None:
     """Log the model and the update to resume after."""
     replicas = training.model.distribute_strategy.num_replicas_in_sync
-    start, patience = training.start, training.patience
     logger.info(
         "%s: %s parameters, %d replica%s.",
         *(training.run.preset, f"{training.model.count_params():,}"),
         *(replicas, "s" if replicas > 1 else ""),
     )
-    if finished:
-        way = "more `steps` or `minutes`"
-        if patience.is_over:
-            more = f"{way} and " if training.is_at_limit else ""
-            way = f"{patience.reason()}; {more}a larger `patience`"
-        logger.info(
-            "%s is finished: %d updates in %.1f minutes. %s would go on.",
-            *(training.run_dir, start.step, start.seconds / 60),
-            way[0].upper() + way[1:],
-        )
-    elif start.step:
-        logger.info("Resuming after update %d.", start.step)
+    if training.start.step:
+        logger.info("Resuming after update %d.", training.start.step)
     warn_of_warm_up(training.run.training, training.run.training.steps)
+
+
+def _describe_finished(training: Training) -> None:
+    """Log what would let a finished training go on."""
+    start, patience = training.start, training.patience
+    way = "More `steps` or `minutes`"
+    if patience.is_over:
+        more = "more `steps` or `minutes` and " if training.is_at_limit else ""
+        way = f"{patience.reason()}; {more}a larger `patience`"
+    logger.info(
+        "%s is finished: %d updates in %.1f minutes. %s would go on.",
+        *(training.run_dir, start.step, start.seconds / 60, way),
+    )
 
 
 def _train_beside_chief(

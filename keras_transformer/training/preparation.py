@@ -33,6 +33,7 @@ from keras_transformer.training.request import Session
 from keras_transformer.training.validation import validation_batches
 
 logger = logging.getLogger("keras_transformer")
+SPLIT_SETTINGS = "train_split", "validation_split"
 VALIDATION_SAMPLE = 200  # sentences
 # A few thousand sentences in large batches would be mostly padding.
 VALIDATION_TOKENS = 4_096
@@ -71,13 +72,14 @@ def prepare(session: Session) -> Prepared:
         )
     with heartbeat("Planning the batches"):
         plan = plan_batches(train, recipe)
-    run = _with_plan(run, plan, run_dir)
+    if layout.has_begun(run_dir):
+        _tell_what_differs(run, plan, run_dir)
+    run = dataclasses.replace(run, plan=plan.checksum())
     _describe(run, plan, len(validation))
     batches = validation_batches(
         validation,
         min(recipe.batch_tokens, VALIDATION_TOKENS),
-        run.longest_source,
-        run.validation_split,
+        *(run.longest_source, run.validation_split),
         run.search.max_extra_length,
     )
     watched = _watched(run, session)
@@ -91,9 +93,7 @@ def check_beginning(session: Session) -> None:
     if layout.has_begun(run_dir):
         return
     corpus = session.open_text()
-    for split, flag in zip(
-        run.splits, ("train_split", "validation_split"), strict=True
-    ):
+    for split, flag in zip(run.splits, SPLIT_SETTINGS, strict=True):
         with heartbeat(f"Reading the text of {split}"):
             corpus.pairs(split, flag)
     if run_dir.exists() and not run_dir.is_dir():
@@ -127,34 +127,27 @@ def prepare_vocabulary(
     if given is not None and not isinstance(given, Tokenizer):
         given = load_tokenizer(given)
     if layout.has_begun(session.run_dir):
-        tokenizer = load_vocabulary(session.run_dir)
-        if given and given.model != tokenizer.model:
-            raise UserError(
-                f"{session.run_dir} was trained with another vocabulary than "
-                "the `tokenizer` given; leave that out, or give another "
-                "`run_dir`."
-            )
-        return session.run, tokenizer
-    run, given, made_for = _given_vocabulary(session.run, given)
+        return session.run, _own_vocabulary(session.run_dir, given)
+    run, made_for = session.run, None
+    if run.initial:
+        given, made_for = _vocabulary_of_initial(run, given)
     corpus = corpus or session.open_text()
     run = dataclasses.replace(run, text=corpus.state_of(*run.splits))
     if given:
+        run = dataclasses.replace(run, requested_vocab_size=given.vocab_size)
         check_tags(run.corpus, given)
     if taken := _take_up(run, run_dir, given):
         logger.info("Taking the vocabulary that is there already.")
-        return taken
+        return _with_vocabulary(run, taken), taken
     run_dir.mkdir(parents=True, exist_ok=True)
     for header in (run_dir / layout.RECORDS).glob(f"*/{RECORDS_FILE}"):
         files.remove(header.parent)  # Made with another vocabulary.
     # It gets its name last, since one without a configuration is not ours.
     with files.whole(run_dir / layout.TOKENIZER_FILE) as path:
         if given:
-            inspection.warn_of_misfit(
-                corpus.pairs(run.train_split),
-                given,
-                made_for,
-                (run.source_lang, run.target_lang),
-            )
+            languages = run.source_lang, run.target_lang
+            pairs = corpus.pairs(run.train_split)
+            inspection.warn_of_misfit(pairs, given, made_for, languages)
             logger.info("Taking a vocabulary of %d pieces.", given.vocab_size)
             given.save(path)
             tokenizer = given
@@ -172,30 +165,39 @@ def prepare_vocabulary(
     return run, tokenizer  # Which `_take_up` may use now.
 
 
-def _given_vocabulary(
+def _own_vocabulary(
+    run_dir: pathlib.Path, given: Tokenizer | None
+) -> Tokenizer:
+    """Load the vocabulary of a begun run; refuse another one."""
+    tokenizer = load_vocabulary(run_dir)
+    if given and given.model != tokenizer.model:
+        raise UserError(
+            f"{run_dir} was trained with another vocabulary than the "
+            "`tokenizer` given; leave that out, or give another `run_dir`."
+        )
+    return tokenizer
+
+
+def _vocabulary_of_initial(
     run: RunConfig, given: Tokenizer | None
-) -> tuple[RunConfig, Tokenizer | None, TokenisedCorpus | None]:
-    """Take a vocabulary made elsewhere, and records of its text if any."""
-    made_for = None
-    if run.initial:
-        source = pathlib.Path(run.initial["run_dir"])
-        begun = RunConfig.load(source)
-        averaging.choose(source, begun)  # Refuses one without weights.
-        if given is None:
-            given = load_vocabulary(source, begun)
-            given = given.with_symbols(run.symbols or ())
-            given = given.with_symbols(_lacking_tags(run.corpus, given))
-            with contextlib.suppress(UserError, OSError):  # It may have none.
-                path = source / layout.RECORDS / begun.train_split
-                made_for = TokenisedCorpus.load(path)
+) -> tuple[Tokenizer, TokenisedCorpus | None]:
+    """Take the vocabulary of `init_from`, and records of its text if any."""
+    source = pathlib.Path(run.initial["run_dir"])  # type: ignore[index]
+    begun = RunConfig.load(source)
+    averaging.choose(source, begun)  # Refuses one without weights.
     if given:
-        run = dataclasses.replace(run, requested_vocab_size=given.vocab_size)
-    return run, given, made_for
+        return given, None
+    found = load_vocabulary(source, begun).with_symbols(run.symbols or ())
+    found = found.with_symbols(_lacking_tags(run.corpus, found))
+    with contextlib.suppress(UserError, OSError):  # It may have none.
+        path = source / layout.RECORDS / begun.train_split
+        return found, TokenisedCorpus.load(path)
+    return found, None
 
 
 def _take_up(
     run: RunConfig, run_dir: pathlib.Path, given: Tokenizer | None
-) -> tuple[RunConfig, Tokenizer] | None:
+) -> Tokenizer | None:
     """Take a vocabulary that was made for the same request."""
     try:
         noted, tokenizer = RunConfig.load(run_dir), load_vocabulary(run_dir)
@@ -204,9 +206,7 @@ def _take_up(
     if noted.vocabulary is None or given and given.model != tokenizer.model:
         return None
     one, other = ({**vars(x.training), **vars(x)} for x in (run, noted))
-    if any(one[name] != other[name] for name in _MADE_OF):
-        return None
-    return _with_vocabulary(run, tokenizer), tokenizer
+    return tokenizer if all(one[x] == other[x] for x in _MADE_OF) else None
 
 
 def _with_vocabulary(run: RunConfig, tokenizer: Tokenizer) -> RunConfig:
@@ -257,12 +257,11 @@ def records_of(
     return made
 
 
-def _with_plan(
+def _tell_what_differs(
     run: RunConfig, plan: BatchPlan, run_dir: pathlib.Path
-) -> RunConfig:
-    """Note a checksum of the plan; tell what differs from where it began."""
-    found = plan.checksum()
-    if run.plan not in (None, found):
+) -> None:
+    """Tell of another version, and of batches that a run did not begin with."""
+    if run.plan not in (None, plan.checksum()):
         why = "its token records were made again from a text that has changed"
         if run.version != __version__:
             why = f"version {run.version} planned those and this is "
@@ -272,12 +271,11 @@ def _with_plan(
             "will not end with the weights of an uninterrupted training.",
             *(run_dir, why),
         )
-    elif run.version != __version__ and layout.has_begun(run_dir):
+    elif run.version != __version__:
         logger.info(
             "%s began with version %s, this is %s.",
             *(run_dir, run.version, __version__),
         )
-    return dataclasses.replace(run, plan=found)
 
 
 def _watched(run: RunConfig, session: Session) -> list[Pair]:
@@ -304,12 +302,10 @@ def _describe(run: RunConfig, plan: BatchPlan, validated: int) -> None:
         *(100 * plan.padding_waste(), train.dropped),
         *(recipe.max_length, train.empty),
     )
-    held_out = f", held out of {run.train_split}"
-    logger.info(
-        "%s: %d pairs to validate on%s.",
-        *(run.validation_split, validated),
-        held_out if recipe.validation_share else "",
-    )
+    share = recipe.validation_share
+    held_out = f", held out of {run.train_split}" if share else ""
+    found = run.validation_split, validated, held_out
+    logger.info("%s: %d pairs to validate on%s.", *found)
     if largest > recipe.batch_tokens:
         logger.warning(
             "Some pairs are longer than `batch_tokens` %d: each is a batch of "

@@ -358,14 +358,13 @@ def validation_batches(
     is_long = (np.asarray(corpus.source.lengths) > longest_source) | (
         np.asarray(corpus.target.lengths) > longest_target
     )
-    if not is_long.any():
-        return batches
-    logger.warning(
-        "%s: %d of %d pairs are cut in every validation, after %d tokens of "
-        "the source and %d of the target: line %s.",
-        *(split, is_long.sum(), len(is_long)),
-        *(longest_source, longest_target, numbered(is_long)),
-    )
+    if is_long.any():
+        logger.warning(
+            "%s: %d of %d pairs are cut in every validation, after %d tokens "
+            "of the source and %d of the target: line %s.",
+            *(split, is_long.sum(), len(is_long)),
+            *(longest_source, longest_target, numbered(is_long)),
+        )
     return batches.map(
         lambda inputs, target: (
             (
