@@ -43,21 +43,14 @@ logger = logging.getLogger("keras_transformer")
 
 
 class Standing(NamedTuple):
-    """The result of the validations up to an update, for `patience`.
+    """The result of the validations up to an update, for `patience`."""
 
-    Attributes:
-        best: The update of the best one; None before there is one.
-        value: Its figure.
-        waited: How many came after it.
-        on: What is compared, `"loss"` or `"bleu"`.
-        loss: Its loss, which decides among equal BLEU.
-    """
-
-    best: int | None = None
-    value: float = 0.0
-    waited: int = 0
-    on: str = "loss"
-    loss: float = 0.0  # No tie is won where it was not noted.
+    best: int | None = None  # The update of the best one, if there is one.
+    value: float = 0.0  # Its figure.
+    waited: int = 0  # How many came after it.
+    on: str = "loss"  # What is compared; or "bleu".
+    # Of the best. It decides among equal BLEU, unless it was not noted.
+    loss: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,11 +101,7 @@ def save_checkpoint(
     keep: int = 10,
     is_temporary: bool = False,
 ) -> pathlib.Path:
-    """Write a checkpoint; remove temporary ones, and all but `keep` others.
-
-    It returns the checkpoint's folder, with optimizer and seeds beside the
-    weights. If it is temporary, the next one replaces it.
-    """
+    """Write a checkpoint; remove temporary ones, and all but `keep` others."""
     # A restart from an older one may reach this step again, and replace it.
     path = pathlib.Path(run_dir) / CHECKPOINTS / f"step-{progress.step:09d}"
     variables = _training_variables(model)
@@ -139,10 +128,7 @@ def note(run_dir: str | os.PathLike, progress: Progress) -> None:
 def save_best(
     run_dir: str | os.PathLike, model: keras.Model, progress: Progress
 ) -> None:
-    """Write validated weights beside the checkpoints, which do not count them.
-
-    `progress` says when they were validated, and what was found.
-    """
+    """Write validated weights, which do not count as a checkpoint."""
     path = pathlib.Path(run_dir) / CHECKPOINTS / f"best-{progress.step:09d}"
     _write(path, model, progress, {}, is_temporary=False)
 
@@ -213,11 +199,8 @@ def restore_checkpoint(
         return Progress()
     path, state = newest_undamaged(run_dir, 1, needed=_TRAINING_FILE)[0]
     for other in list_checkpoints(run_dir):
-        if step_of(other) > step_of(path):  # It is damaged: set it aside.
-            aside = other.with_name(f".damaged-{other.name}")
-            if aside.exists():  # An earlier one of the same step.
-                files.remove(aside)
-            other.rename(aside)
+        if step_of(other) > step_of(path):
+            _set_aside(other)  # It is damaged.
     _remove_temporary(run_dir, path)
     with _without_optimizer(model):
         model.load_weights(path / WEIGHTS_FILE)
@@ -225,6 +208,13 @@ def restore_checkpoint(
         for name, variable in _training_variables(model).items():
             variable.assign(arrays[name])
     return Progress.of(state)
+
+
+def _set_aside(path: pathlib.Path) -> None:
+    aside = path.with_name(f".damaged-{path.name}")
+    if aside.exists():  # An earlier one of the same step.
+        files.remove(aside)
+    path.rename(aside)
 
 
 def step_of(path: pathlib.Path) -> int:
@@ -276,10 +266,9 @@ def _without_optimizer(model: keras.Model) -> Iterator[None]:
 def newest_undamaged(
     run_dir: str | os.PathLike, count: int, needed: str = WEIGHTS_FILE
 ) -> list[tuple[pathlib.Path, dict[str, Any]]]:
-    """Find the newest `count` checkpoints whose files are as they were written.
+    """Find the newest undamaged checkpoints with their states, oldest first.
 
-    Each has the file `needed`. It returns pairs of a path and its `state.json`,
-    oldest first, and raises `UserError` if all are damaged.
+    Each has the file `needed`. It raises `UserError` if all are damaged.
     """
     found = []
     for path in reversed(list_checkpoints(run_dir)):

@@ -76,11 +76,7 @@ class History:
         files.write_text(self.path, "".join([names, *lines]))
 
     def add(self, progress: Progress, **values: float) -> None:
-        """Add a row; values not measured stay empty.
-
-        Raises:
-            JobError: As in `layout.check_lock`.
-        """
+        """Add a row; values not measured stay empty."""
         check_lock(self.run_dir)
         row = {name: f"{value:.6g}" for name, value in values.items()}
         row["minutes"] = f"{progress.seconds / 60:.3f}"
@@ -108,9 +104,6 @@ def read_history(run_dir: str | os.PathLike) -> list[dict[str, float]]:
 
     They come oldest first; there are none without a history. A last row that a
     full disk cut short is skipped. So is a damaged row, and the log says so.
-
-    Raises:
-        UserError: If its first line does not name the columns.
     """
     path = pathlib.Path(run_dir) / LOGS / HISTORY_FILE
     if not path.exists():

@@ -67,11 +67,7 @@ def has_begun(run_dir: str | os.PathLike) -> bool:
 
 
 def check_empty(run_dir: str | os.PathLike) -> pathlib.Path:
-    """Refuse a place that is not empty, before anything is read.
-
-    Raises:
-        UserError: If it is not empty.
-    """
+    """Refuse a place that is not empty, before anything is read."""
     path = pathlib.Path(run_dir)
     if os.path.lexists(path) and not (
         path.is_dir() and not any(path.iterdir())
@@ -96,10 +92,7 @@ def only_writer(run_dir: str | os.PathLike) -> Iterator[None]:
     """Hold a run directory, creating it; remove it again if it stays empty.
 
     The kernel locks a file in it, and lets go when the process ends, however
-    it ends. Readers need no lock.
-
-    Raises:
-        UserError: If another process holds it; it says which, and since when.
+    it ends. Readers need no lock. A `UserError` says who holds it.
     """
     run_dir = pathlib.Path(run_dir)
     is_new, path = not run_dir.exists(), run_dir / LOCK_FILE
@@ -122,11 +115,7 @@ def only_writer(run_dir: str | os.PathLike) -> Iterator[None]:
 
 
 def check_lock(run_dir: str | os.PathLike) -> None:
-    """Check that a directory that this process holds is still the same one.
-
-    Raises:
-        JobError: If it was removed, moved or begun anew.
-    """
+    """Check that a directory that this process holds is still the same one."""
     path = pathlib.Path(run_dir) / LOCK_FILE
     if path in _held and not _is_at(_held[path], path):
         raise JobError(

@@ -68,10 +68,7 @@ def local_copy(run: RunConfig) -> Transformer:
 def restore_model(
     session: Session, plan: BatchPlan, strategy: tf.distribute.Strategy
 ) -> tuple[Transformer, Progress]:
-    """Build the model and restore it.
-
-    A run that begins with another's weights notes which these were.
-    """
+    """Build the model and restore it, or begin with another run's weights."""
     run, run_dir = session.run, session.run_dir
     with strategy.scope():
         model = build_model(session)
@@ -82,9 +79,8 @@ def restore_model(
         if is_chief:
             workers.meet(strategy)
         if run.initial and not start.step:
-            initial = _begin_with(
-                model, run.initial["run_dir"], load_vocabulary(run_dir)
-            )
+            vocabulary = load_vocabulary(run_dir)
+            initial = _begin_with(model, run.initial["run_dir"], vocabulary)
             run = dataclasses.replace(run, initial=initial)
             session = dataclasses.replace(session, run=run)
             if is_chief:
@@ -112,18 +108,11 @@ def shared_by_workers(session: Session, plan: BatchPlan) -> dict[str, Any]:
 def _begin_with(
     model: Transformer, run_dir: str, vocabulary: Tokenizer
 ) -> dict[str, Any]:
-    """Take over weights, and return a note of them for `config.json`.
-
-    Unknown pieces start at the mean of the known.
-    """
+    """Take over weights, and return a note of them for `config.json`."""
     source, chosen = averaging.load(run_dir)
     rows = _rows_of(load_vocabulary(run_dir), vocabulary)
-    of_pieces = {
-        id(weight)
-        for layer in model.layers
-        if isinstance(layer, TiedEmbedding)
-        for weight in layer.weights
-    }
+    tied = [x for x in model.layers if isinstance(x, TiedEmbedding)]
+    of_pieces = {id(weight) for layer in tied for weight in layer.weights}
     for weight, old in zip(model.weights, source.get_weights(), strict=True):
         if id(weight) in of_pieces:
             mean = old[NUM_SPECIAL:].mean(axis=0, dtype="float64")

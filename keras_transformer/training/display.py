@@ -198,12 +198,7 @@ class Guard:
             self.check_figures(step)
 
     def check(self, step: int) -> None:
-        """Look at all figures since the last look, then at all weights.
-
-        Raises:
-            JobError: If one of them is not finite. It names the update, the
-                file with the batch's sentences and the last checkpoint.
-        """
+        """Look at all figures since the last look, then at all weights."""
         self.check_figures(step)
         variables = [*self.model.weights, *self.model.optimizer.variables]
         finite = tf.stack(

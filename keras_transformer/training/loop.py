@@ -159,22 +159,12 @@ class Stop:
 def train(session: Session) -> None:
     """Train or resume, on this machine or as one of several.
 
-    Raises:
-        UserError: If the request does not fit the run directory.
-        JobError: If the training cannot go on.
-        KeyboardInterrupt: After Ctrl-C and a checkpoint, or a second Ctrl-C.
-        SystemExit: After SIGTERM and a checkpoint.
+    It ends with `KeyboardInterrupt` or `SystemExit` after Ctrl-C or SIGTERM,
+    and a checkpoint.
     """
     if averaging.is_slim(session.run_dir):
         _say_it_is_over(session)
         return
-    is_chosen = session.preset is None and session.init_from is None
-    if is_chosen and not layout.has_begun(session.run_dir):
-        logger.info(
-            "Taking the preset %s, which fits the text; name another one as "
-            "`preset`.",
-            session.run.preset,
-        )
     devices.let_memory_grow()
     devices.log_devices()
     with exhaustion.explained(session.less_memory, session.run_dir):
@@ -315,16 +305,13 @@ def _fit(
     stop = Stop(training.session.minutes)
     several = workers.are_several(training.model.distribute_strategy)
     writer = Writer(training, validation, stop)
-    try:
-        with stop.listening():
-            if training.lacks_validation:
-                writer.validate(training.start)
-            stop.wanted = stop.wanted or stop.signal is not None
-            # Other workers hear of the end only in a step's vote.
-            if not finished and (several or not stop.wanted):
-                _take_steps(training, stop, writer)
-    finally:
-        writer.close()
+    with contextlib.closing(writer), stop.listening():
+        if training.lacks_validation:
+            writer.validate(training.start)
+        stop.wanted = stop.wanted or stop.signal is not None
+        # Other workers hear of the end only in a step's vote.
+        if not finished and (several or not stop.wanted):
+            _take_steps(training, stop, writer)
     return stop.signal
 
 

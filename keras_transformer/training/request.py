@@ -55,13 +55,11 @@ class Session:
     batch and learning rate. Another `strategy` or `accumulate` changes the
     draws of dropout and the rounding of sums.
 
-    Attributes:
-        settings: Those given of the model, its training and its search.
-        run: The configuration; of a begun run its `config.json` with the
-            given settings that may change.
-        corpus: Once `understand` returns, the corpus, opened, without anything
-            held out. A run that has begun needs none, so it is None unless
-            given from another place.
+    The `settings` are those given of the model, its training and its search;
+    `run` is what they make of it or, of a begun run, its `config.json` with
+    the given settings that may change. Once `understand` returns, `corpus` is
+    opened, without anything held out; a begun run has none unless it was given
+    from another place.
     """
 
     run_dir: pathlib.Path = setting(
@@ -145,13 +143,10 @@ class Session:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if not all(
-            hasattr(each, "set_model") and not isinstance(each, type)
-            for each in self.callbacks
-        ):
-            raise SettingError(
-                "callbacks", "a list of Keras callbacks", self.callbacks
-            )
+        for each in self.callbacks:
+            if isinstance(each, type) or not hasattr(each, "set_model"):
+                expected = "a list of Keras callbacks"
+                raise SettingError("callbacks", expected, self.callbacks)
 
     def given(self) -> dict[str, Any]:
         """Collect what was given of what binds the run."""

@@ -62,9 +62,6 @@ class Patience:
 
     Only weights that are kept can be the best: the count begins with the first
     validation after `patience` was given.
-
-    Attributes:
-        standing: How the validations stand now.
     """
 
     def __init__(
@@ -127,17 +124,9 @@ class Abandoned(Exception):
 class Validation:
     """Validates the weights of a training, and keeps the better at its end.
 
-    Args:
-        run_dir: The run directory.
-        run: The configuration, which says where texts are cut.
-        model: A `Transformer`, compiled with its loss, that is measured.
-        tokenizer: The run's tokenizer.
-        batches: Finite dataset, as in `validation_batches`.
-        sample: Pairs of source and target text, decoded greedily for BLEU.
-        patience: Counts the validations.
-
-    Attributes:
-        last: The progress at the last validation.
+    The loss is that of `batches`, as `validation_batches` makes them. The
+    `sample`, pairs of source and target text, is decoded greedily for BLEU.
+    `last` is the progress at the last validation.
     """
 
     def __init__(

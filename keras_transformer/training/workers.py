@@ -26,12 +26,8 @@ from keras_transformer.config import JobError, UserError
 from keras_transformer.machine import extras
 from keras_transformer.replicas import local_values, sum_over_replicas
 
-# Job names, in the order of the workers.
-JOBS = ("chief", "worker")
-
-# Seconds between two reports on missing workers.
-PATIENCE = 10.0
-
+JOBS = ("chief", "worker")  # In the order of the workers.
+PATIENCE = 10.0  # Seconds between two reports on missing workers.
 EXAMPLE = (
     '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, '
     '"task": {"type": "worker", "index": 0}}'
@@ -40,26 +36,15 @@ EXAMPLE = (
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """The workers of a training, as `TF_CONFIG` lists them.
+    """The workers of a training, as `TF_CONFIG` lists them, chief first."""
 
-    Attributes:
-        tasks: Job and index of each, such as `("worker", 0)`; the first is
-            the chief.
-        addresses: `host:port` of each.
-        index: The number of this process among them.
-    """
-
-    tasks: tuple[tuple[str, int], ...]
-    addresses: tuple[str, ...]
-    index: int
+    tasks: tuple[tuple[str, int], ...]  # Such as `("worker", 0)`.
+    addresses: tuple[str, ...]  # `host:port`
+    index: int  # Of this process among them.
 
     @classmethod
     def from_tf_config(cls, text: str) -> "Cluster":
-        """Read `TF_CONFIG`.
-
-        Raises:
-            UserError: If this process has no place in the cluster.
-        """
+        """Read `TF_CONFIG`, and refuse one that has no place for us."""
         try:
             fields = json.loads(text)
             jobs = {job: [*found] for job, found in fields["cluster"].items()}
@@ -85,11 +70,9 @@ class Cluster:
         return f"{job} {number} at {self.addresses[index]}"
 
     def gather(self, report: Callable[[str], None]) -> None:
-        """Wait until every other worker has answered once.
+        """Wait for every other worker; now and then `report` those missing.
 
-        This is in Python, because TensorFlow's own wait ignores signals and
-        blocks other threads. `report` receives the missing workers every
-        `PATIENCE` seconds.
+        TensorFlow's own wait ignores signals and blocks other threads.
         """
         missing = [i for i in range(len(self.tasks)) if i != self.index]
         spoke = time.monotonic()
@@ -182,17 +165,8 @@ def make_strategy(name: str) -> tf.distribute.Strategy:
     """Choose the place of the replicas, and wait for other workers, if any.
 
     Call it before TensorFlow computes anything. It returns the same strategy
-    each time in a process; build the model in its scope.
-
-    Args:
-        name: `none` for one device, `mirrored` for every GPU of this machine,
-            `multiworker` for every GPU of every worker in `TF_CONFIG`. `auto`
-            takes what is there. A cluster of one worker, which some platforms
-            set, is this machine.
-
-    Raises:
-        UserError: As from `check_keras`, or if `TF_CONFIG` does not fit.
-        JobError: If the other workers cannot be joined.
+    each time in a process. `auto` takes what is there; a cluster of one worker,
+    which some platforms set, is this machine.
     """
     extras.check_keras()
     text = os.environ.get("TF_CONFIG", "")
@@ -268,11 +242,10 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
 def share_rows(
     strategy: tf.distribute.Strategy, dataset: tf.data.Dataset
 ) -> tf.data.Dataset | tf.distribute.DistributedDataset:
-    """Share the rows of every batch over all replicas, for `fit`.
+    """Share the rows of every batch over all replicas.
 
-    Every worker has the same dataset of batches, tensors whose first axis is
-    rows. Each of n replicas gets every n-th row, or no row if a batch has too
-    few.
+    Every worker has the same dataset. Each of n replicas gets every n-th row of
+    a batch, or no row if it has too few.
     """
     if strategy.num_replicas_in_sync == 1:
         return dataset
@@ -378,11 +351,7 @@ def check_alike(
 
 @contextlib.contextmanager
 def lost_worker_told(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Report a lost worker as a `JobError`.
-
-    TensorFlow finds it at once if its process ended, in about 10 seconds if
-    its machine no longer answers.
-    """
+    """Report a lost worker as a `JobError`."""
     try:
         yield
     except _LOST as error:
