@@ -81,8 +81,10 @@ def check_empty(run_dir: str | os.PathLike) -> pathlib.Path:
 
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 # File systems without locks; 524 is the kernel's ENOTSUPP, as of some NFS.
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, 524)
-_NO_LOCKS += (errno.EBADF,)  # NFS, if the file cannot be written.
+_NO_LOCKS = (
+    *(errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, 524),
+    errno.EBADF,  # NFS, if the file cannot be written.
+)
 # The locks of this process, by the path of the locked file.
 _held: dict[pathlib.Path, int] = {}
 
@@ -144,7 +146,8 @@ def _take(path: pathlib.Path) -> int | None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(lock)
-            return _without_lock(path, error)
+            _without_lock(path, error)
+            return None
         if _is_at(lock, path):
             with contextlib.suppress(OSError):  # A full disk, or another's.
                 since = time.strftime("%Y-%m-%d %H:%M:%S %z")
