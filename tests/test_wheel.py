@@ -163,14 +163,6 @@ def test_the_package_is_the_wheels(home, tmp_path):
     assert versions == [keras_transformer.__version__] * 2
 
 
-def test_a_recipe_is_known_from_anywhere(command):
-    usage = command("train", "@wmt14-en-de-base", "--help").stdout
-    assert usage.startswith("usage: ") and "--run-dir" in usage
-    error = command("train", "@wmt14-en-xx", code=2).stderr
-    assert "received @wmt14-en-xx (No such file" in error
-    assert "wmt14-en-de-base" in error
-
-
 def test_a_training_ends_with_its_average(trained):
     assert (trained / "config.json").exists()
     assert (trained / "final.weights.h5").exists()

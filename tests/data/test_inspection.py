@@ -1,7 +1,5 @@
 """What a corpus is said to be cleaned of."""
 
-import logging
-
 import numpy as np
 import pytest
 from sample_runs import digit_corpus, digit_tokenizer
@@ -90,33 +88,17 @@ def test_characters_that_the_vocabulary_spells_in_bytes_are_named(records):
     assert count == f"{len(found)}" and ": 本 " in shown
 
 
-def test_a_vocabulary_of_another_language_is_told_with_both_numbers(
-    records, caplog
-):
-    caplog.set_level(logging.WARNING, "keras_transformer")
-    words, here = (
-        digit_tokenizer(),
-        [*zip(*digit_corpus()["test"], strict=True)],
-    )
-    for own in (records, None):
-        warn_of_misfit(here, words, own, ("en", "de"))
-    assert not caplog.records
+def test_a_vocabulary_of_another_language_is_told(records, caplog):
+    words = digit_tokenizer()
+    here = [*zip(*digit_corpus()["test"], strict=True)]
     chinese = [("一二三四五六七", "eins zwei drei vier"), ("八九", "acht neun")]
-    sources = [source for source, _ in here]
-    tokens = words.tokenize(sources).row_lengths().numpy() - 2
-    known = tokens.sum() / sum(map(len, sources))
     for own in (records, None):
-        warn_of_misfit(chinese, words, own, ("zh", "de"))
-        (record,) = caplog.records
-        # Three bytes each.
-        said = "takes 3.00 tokens a character for the zh side, "
-        assert said in record.message
-        usual = record.message.partition(said)[2]
-        if own:
-            assert float(usual.split()[0]) == pytest.approx(known, rel=0.1)
-        else:
-            assert usual.startswith("seldom more than 1:")
         caplog.clear()
+        warn_of_misfit(here, words, own, ("en", "de"))
+        assert not caplog.records
+        warn_of_misfit(chinese, words, own, ("zh", "de"))
+        # Three bytes each.
+        assert "takes 3.00 tokens a character for the zh side" in caplog.text
 
 
 def test_a_vocabulary_of_characters_fits_its_own_text(tmp_path, caplog):

@@ -39,17 +39,15 @@ def test_a_column_of_a_table_is_a_list_of_texts():
     assert list(checked_texts("sources", TABLE["de"])) == ["b"]
 
 
-@pytest.mark.parametrize("wrong", [None, float("nan"), b"a", tf.constant("a")])
-def test_what_is_no_text_is_named_by_its_place(tokenizer, wrong):
-    called = {bytes: "bytes", type(None): "None", float: "nan"}
-    called = called.get(type(wrong), "EagerTensor")
+@pytest.mark.parametrize("wrong, called", [(None, "None"), (b"a", "bytes")])
+def test_what_is_no_text_is_named_by_its_place(tokenizer, wrong, called):
     with pytest.raises(kt.UserError, match=f"received {called} in place 2;"):
         list(checked_texts("texts", ["a", "b", wrong]))
     with pytest.raises(kt.UserError, match="in place 1 of pairs"):
         list(checked_pairs("pairs", [("a", "b"), ("c", wrong)]))
-    if called in ("None", "nan"):  # TensorFlow takes the others.
-        with pytest.raises(kt.UserError, match="`text`.* in place 1;"):
-            tokenizer.tokenize(["a", wrong])
+    # TensorFlow takes bytes.
+    with pytest.raises(kt.UserError, match="`text`.* in place 1;"):
+        tokenizer.tokenize(["a", None])
 
 
 def test_half_a_surrogate_pair_is_named_by_its_place(tokenizer):

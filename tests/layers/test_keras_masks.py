@@ -229,14 +229,6 @@ def test_a_causal_encoder_sees_no_later_position(kind, restriction):
         close(part[mask], whole[:, :length][mask])
 
 
-@pytest.mark.parametrize(
-    "layer", [FeedForward(11), PositionalEncoding(), EncoderLayer(**SIZES)]
-)
-def test_masks_pass_through(layer):
-    output = layer(masked(MEMORY, KEY_MASK), training=None)
-    np.testing.assert_array_equal(output._keras_mask, KEY_MASK)
-
-
 def test_a_tied_embedding_attaches_a_mask_only_if_asked_to():
     assert not hasattr(TiedEmbedding(23, 10)(SOURCE), "_keras_mask")
     embedding = TiedEmbedding(23, 10, mask_zero=True)
