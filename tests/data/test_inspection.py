@@ -1,5 +1,7 @@
 """What a corpus is said to be cleaned of."""
 
+import logging
+
 import numpy as np
 import pytest
 from sample_runs import digit_corpus, digit_tokenizer
@@ -89,6 +91,7 @@ def test_characters_that_the_vocabulary_spells_in_bytes_are_named(records):
 
 
 def test_a_vocabulary_of_another_language_is_told(records, caplog):
+    caplog.set_level(logging.WARNING, "keras_transformer")
     words = digit_tokenizer()
     here = [*zip(*digit_corpus()["test"], strict=True)]
     chinese = [("一二三四五六七", "eins zwei drei vier"), ("八九", "acht neun")]
