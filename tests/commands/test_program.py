@@ -136,14 +136,8 @@ def test_a_full_disk_is_one_sentence():
     )
 
 
-@pytest.mark.parametrize(
-    "line, completed",
-    [
-        ("keras-transformer tra", {"train", "translate"}),
-        ("keras-transformer export --format c", {"ctranslate2"}),
-    ],
-)
-def test_the_shell_completes_verbs_flags_and_choices(tmp_path, line, completed):
+def test_the_shell_completes_what_a_flag_may_be(tmp_path):
+    line = "keras-transformer export --format c"
     environment = {
         **os.environ,
         "_ARGCOMPLETE": "1",
@@ -156,4 +150,4 @@ def test_the_shell_completes_verbs_flags_and_choices(tmp_path, line, completed):
 
     assert done.returncode == 0
     found = (tmp_path / "found").read_text().split("\x0b")
-    assert {word.strip() for word in found} == completed
+    assert {word.strip() for word in found} == {"ctranslate2"}

@@ -16,7 +16,6 @@ from verb_calls import (
 from keras_transformer.commands import text_streams
 from keras_transformer.config import Sampling, Search
 from keras_transformer.run import Run
-from keras_transformer.translation import text_batches
 from keras_transformer.translation.translator import Hypothesis
 
 
@@ -195,12 +194,6 @@ def test_lines_that_are_cut_are_named(
     caplog.clear()
     translated()
     assert "Cut" not in caplog.text
-    # At most twenty are named.
-    text_batches.warn_of_cuts(np.full(23, True), 7, first=101)
-    numbers = ", ".join(map(str, range(101, 121)))
-    assert caplog.messages[-1] == (
-        f"Cut 23 of 23 texts after 7 tokens: number {numbers} and 3 more."
-    )
 
 
 def test_sentences_of_a_line_are_translated_one_by_one(

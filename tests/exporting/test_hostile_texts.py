@@ -2,39 +2,18 @@
 
 import numpy as np
 import pytest
-from hostile_requests import check
+from hostile_requests import KINDS, check
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-AWKWARD = {
-    "empty": b"",
-    "spaces": b"   ",
-    "line ends and tabs": b" \n\t\r\n",
-    "unusual spaces": "\u00a0\u2003\u3000\u200b".encode(),
-    "zero byte": b"\0",
-    "zero bytes in a word": b"Hu\0nd\0",
-    "control characters": bytes(range(1, 32)) + b"\x7f\xc2\x85",
-    "no UTF-8": b"ein \xff\xfe\x80 Hund",
-    "half a character": "ä".encode()[:1],
-    "overlong": b"\xc0\xaf\xe0\x80\xaf",
-    "surrogate": b"\xed\xa0\x80",
-    "beyond Unicode": b"\xf4\x90\x80\x80",
-    "last of Unicode": "\U0010ffff\uffff\ufffe".encode(),
-    "right to left": "שלום עולם \u202e مرحبا \u200f dog".encode(),
-    "marks": ("e" + "\u0301" * 2_000).encode(),
-    "joiners": "\ufeff\u200c\u200d".encode(),
-    "names of pieces": "▁▁<s></s><unk><pad><0x41>".encode(),
-    "emoji": "😀👩‍👩‍👧‍👦🇩🇪".encode() * 2_000,
-    "grows under NFC": "\ufb2c".encode() * 5_000,
-    "a word of 256 KiB": b"a" * 2**18,
-    "256 KiB of space": b" " * 2**18,
-    "256 KiB of anything": np.random.default_rng(0).bytes(2**18),
-    "a long line": b"a small dog " * 5_000,
-    "long and no UTF-8": b"\xff" * 50_000,
-    "many zero bytes": b"\0" * 50_000,
-    "a sentence": "ein kleiner Hund läuft".encode(),
-}
-TEXTS = list(AWKWARD.values())
+draw = np.random.default_rng(0)
+TEXTS = [kind(draw, size) for kind in KINDS for size in (40, 2**16)]
+TEXTS += [
+    *(b"", b"\0", "ä".encode()[:1], "ein kleiner Hund läuft".encode()),
+    bytes(range(1, 32)) + b"\x7f\xc2\x85",
+    "\u00a0\u2003\u3000\u200b\U0010ffff\uffff\ufffe\ufeff\u200c".encode(),
+    "▁▁<s></s><unk><pad><0x41>".encode(),
+]
 
 # Not longer: what is long is above.
 any_text = st.one_of(

@@ -7,10 +7,8 @@ the models, of that in Marian's form with Marian's own arithmetic.
 import json
 import pickle
 
-import ctranslate2
 import numpy as np
 import pytest
-import sentencepiece
 import tensorflow as tf
 from imported_models import LANGUAGES, check_logits
 
@@ -19,7 +17,6 @@ from keras_transformer.config import (
     Search,
     UserError,
 )
-from keras_transformer.exporting import ctranslate2 as exporting
 from keras_transformer.importing import run_directory
 from keras_transformer.importing.run_directory import import_run
 from keras_transformer.importing.source_files import (
@@ -245,25 +242,3 @@ def test_a_training_goes_on_from_it(originals, run_dir, expected):
     first = run.history()[0]
     assert np.isfinite(first["loss"]) and first["loss"] < 8
     assert run.translator().translate(["the small dog"])
-
-
-def test_ctranslate2_gets_what_was_imported(originals, of_npz):
-    folder = exporting.export(of_npz, originals / "exported-ctranslate2")
-    source, target = (
-        sentencepiece.SentencePieceProcessor(
-            model_file=str(folder / f"{side}.spm")
-        )
-        for side in ("source", "target")
-    )
-    text = "the small dog sees the big cat."
-    (result,) = ctranslate2.Translator(str(folder)).translate_batch(
-        [source.encode(text, out_type=str)],
-        beam_size=1,
-        length_penalty=0,
-        return_scores=True,
-    )
-    ((best,),) = of_npz.translate(
-        [text], n_best=1, beam_size=1, length_penalty=0.0
-    )
-    assert target.decode(result.hypotheses[0]) == best.text
-    np.testing.assert_allclose(result.scores[0], best.score, atol=1e-4)

@@ -177,7 +177,6 @@ def test_a_folder_without_its_files_is_refused(tmp_path):
     folder = shutil.copytree(MODELS / "separate", tmp_path / "model")
     refusals = [
         ("de.vocab", "the file that target_vocabulary names"),
-        ("ckpt-600.index", "checkpoint is not of a whole model"),
         ("data.yml", "one .yml file with data: .* found none"),
         ("model_description.py", "description.py is not the source of a"),
     ]

@@ -1,10 +1,16 @@
-"""Notebooks are what their sources give, and hold nothing of a machine."""
+"""Notebooks are what their sources give, and their first cell installs us."""
 
+import importlib
+import importlib.metadata
 import itertools
 import pathlib
 import re
+import subprocess
+import sys
+import types
 
 import nbformat
+import numpy as np
 import pytest
 from notebook_runs import SOURCES, code_cells, stored
 from project_table import PROJECT
@@ -14,6 +20,7 @@ from notebooks import make
 
 REPOSITORY = PROJECT["urls"]["Repository"]
 RELEASE = keras_transformer.__version__
+OLDER = "0.0.7"
 
 each = pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 
@@ -78,3 +85,55 @@ def test_the_first_cell_installs_this_release(source):
     extras = re.search(rf"{PROJECT['name']}\[(.*?)\] @ ", first)[1]
     assert 'f"git+{REPOSITORY}@v{RELEASE}"' in first
     assert set(extras.split(",")) < set(PROJECT["optional-dependencies"])
+
+
+@pytest.fixture
+def installs(monkeypatch):
+    """The commands that were run, which do nothing."""
+    importlib.import_module("tensorflow")  # It runs commands of its own.
+    commands = []
+    monkeypatch.setattr(
+        subprocess, "run", lambda command, check: commands.append(command)
+    )
+    return commands
+
+
+@pytest.fixture
+def colab(monkeypatch):
+    monkeypatch.setitem(
+        sys.modules, "google.colab", types.ModuleType("google.colab")
+    )
+
+
+def run_cell():
+    exec(compile(setup_cell(SOURCES[0]), "first cell", "exec"), {})
+
+
+def test_in_colab_it_installs_the_release_and_keeps_tensorflow(
+    installs, colab, monkeypatch, capsys
+):
+    # None stands for a module that cannot be found.
+    monkeypatch.setitem(sys.modules, "keras_transformer", None)
+    run_cell()
+    ((_, _, _, install, _, package, keep),) = installs
+    assert install == "install"
+    assert package.startswith(f"{PROJECT['name']}[")
+    assert package.endswith(f"@v{keras_transformer.__version__}")
+    assert keep == f"tensorflow=={importlib.metadata.version('tensorflow')}"
+    assert "TensorFlow" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "module, message",
+    [
+        (keras_transformer, f"found {OLDER}; install it with"),
+        (np, f"numpy .* {OLDER} is loaded"),
+    ],
+)
+def test_elsewhere_another_version_is_told_and_nothing_installed(
+    installs, monkeypatch, capsys, module, message
+):
+    monkeypatch.setattr(module, "__version__", OLDER)
+    with pytest.raises(RuntimeError, match=message):
+        run_cell()
+    assert not installs and not capsys.readouterr().out

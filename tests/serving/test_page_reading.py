@@ -149,20 +149,6 @@ def test_an_empty_hypothesis_that_has_no_score_is_shown(visit):
     assert opened.page.inner_text("#hypotheses") == "(empty)\t−∞"
 
 
-def test_a_telephone_does_not_scroll_sideways(visit):
-    text = f"Ein kleiner Hund. {'Donaudampfschifffahrt' * 20}."
-    opened = translated(visit, text, viewport={"width": 360, "height": 640})
-    for part in "html", "#source-view", "#target-view":
-        assert opened.page.locator(part).evaluate(
-            "part => part.scrollWidth <= Math.min(part.clientWidth, 360)"
-        )
-    boxes = [
-        opened.page.locator(view).bounding_box()
-        for view in ("#source-view", "#target-view")
-    ]
-    assert boxes[0]["y"] + boxes[0]["height"] < boxes[1]["y"]
-
-
 def test_text_from_the_right_is_set_from_the_right(visit):
     prepare = answers("Ein Hund läuft", "كلب صغير يركض", "كلب يركض")
     opened = translated(visit, "Ein Hund läuft", prepare=prepare)

@@ -191,15 +191,6 @@ def test_a_busy_server_is_asked_again_when_it_says(visit):
     assert questions == ["ein Hund", "ein kleiner Hund"]
 
 
-def test_what_a_proxy_says_for_the_server_is_no_translation(visit):
-    opened = visit()
-    page = "<html>Sign in</html>"
-    opened.page.route(QUESTION, lambda route: route.fulfill(body=page))
-    opened.field.fill("ein Hund")
-    said = "The server could not answer (status 200)."
-    opened.page.get_by_text(said).first.wait_for()
-
-
 def test_what_the_server_refuses_is_said_in_its_words(visit):
     with running(WordByWord(), limits=Limits(max_texts=2)) as server:
         opened = visit(expected="400", server=server)

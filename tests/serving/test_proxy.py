@@ -100,6 +100,19 @@ def test_heads_and_bodies_that_do_not_come_never_reach_the_server(proxied):
     assert server.service.held == 0
 
 
+def test_one_address_cannot_take_all_connections(proxied):
+    server, port = proxied
+    with contextlib.ExitStack() as stack:
+        for _ in range(250):  # Each has begun a body, so it counts.
+            line = socket.create_connection(("127.0.0.1", port), 20)
+            stack.enter_context(line).sendall(head("Content-Length: 9") + b"{")
+        url = f"http://127.0.0.1:{port}/languages"
+        until(lambda: httpx.get(url).status_code == 503)
+        # Others do not notice.
+        direct = httpx.get(f"{server.url}/languages")
+        assert direct.status_code != 503
+
+
 def test_the_compose_file_starts_both_without_a_place_to_write_but_tmp():
     text = (EXAMPLES / "compose.embedded.yaml").read_text()
     services = yaml.safe_load(text)["services"]

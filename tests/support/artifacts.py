@@ -10,7 +10,6 @@ import inspect
 import json
 import pathlib
 import shutil
-import time
 from importlib import metadata
 
 import filelock
@@ -18,9 +17,6 @@ from project_table import ROOT
 
 FOLDER = ROOT / ".pytest_cache" / "artifacts"
 PACKAGES = ("keras", "sentencepiece", "tensorflow", "tensorflow-text")
-
-
-taken = 0.0  # CPU-seconds that this process has spent on them.
 
 
 def checksum(*parts):
@@ -54,7 +50,6 @@ def made_once(make):
 
     @functools.cache
     def made(*arguments):
-        global taken
         source = checksum(
             pathlib.Path(inspect.getsourcefile(make)).read_bytes()
         )
@@ -63,14 +58,12 @@ def made_once(make):
             of_this_package() / f"{name}{end}" for end in ("", ".json")
         )
         path.parent.mkdir(parents=True, exist_ok=True)
-        before = time.process_time()
         with filelock.FileLock(f"{path}.lock"):
             if not done.exists():
                 shutil.rmtree(path, ignore_errors=True)
                 path.mkdir()
                 make(path, *arguments)
                 done.write_text(json.dumps(files_of(path)))
-        taken += time.process_time() - before
         return path
 
     return functools.wraps(make)(made)

@@ -1,13 +1,10 @@
-"""The order of the suite, and what a test of `make test` may cost.
+"""The order of the suite.
 
 The files with the most recorded seconds come first, so that none is left alone
-on a core at the end; `make seconds` records them. A test that is neither `slow`
-nor an `example`, and stands for no slow kind, fails a run on all cores if it
-takes more than ten seconds of CPU.
+on a core at the end; `make seconds` records them.
 """
 
 import json
-import os
 from collections import Counter
 
 import artifacts
@@ -15,7 +12,6 @@ import pytest
 from project_table import ROOT
 
 TABLE = ROOT / "tests" / "seconds.json"
-LIMIT = 10.0
 TIERS = ("slow", "example")
 
 
@@ -30,7 +26,6 @@ class Tiers:
     def __init__(self, record):
         self.record = record
         self.seconds = {name: Counter() for name in ("test", *TIERS)}
-        self.too_slow = []
 
     def pytest_collection_modifyitems(self, items):
         table = json.loads(TABLE.read_text()) if TABLE.exists() else {}
@@ -42,51 +37,21 @@ class Tiers:
     def name_of(self, path):
         return path.relative_to(ROOT / "tests").as_posix()
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self, item):
-        start = self.cpu_seconds()
-        try:
-            return (yield)
-        finally:
-            taken = self.cpu_seconds() - start
-            item.user_properties.append(("seconds", taken))
-
-    def cpu_seconds(self):
-        """Of this process and programs it waited for, not of what is shared."""
-        return sum(os.times()[:4]) - artifacts.taken
-
     def pytest_runtest_logreport(self, report):
         name = tier(report.keywords)
         file = report.nodeid.partition("::")[0].removeprefix("tests/")
         self.seconds[name][file] += report.duration
-        seconds = dict(report.user_properties).get("seconds", 0)
-        if (
-            report.when == "call"
-            and seconds > LIMIT
-            and name == "test"
-            and "stands_for" not in report.keywords
-            # By itself a test may pay for what it shares with others, and
-            # for threads that wait.
-            and hasattr(report, "node")
-        ):
-            self.too_slow.append(f"{seconds:.1f} s: {report.nodeid}")
 
     def pytest_sessionfinish(self, session):
         if hasattr(session.config, "workerinput"):
             return
         self.changed = artifacts.changed()
-        if (self.too_slow or self.changed) and session.exitstatus == 0:
+        if self.changed and session.exitstatus == 0:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if self.record:
             write(self.seconds)
 
     def pytest_terminal_summary(self, terminalreporter):
-        for line in self.too_slow:
-            terminalreporter.line(
-                f"Above {LIMIT:g} s of CPU: make it cheaper, mark it slow, or "
-                f"say what it stands for: {line}",
-                red=True,
-            )
         for name in self.changed:
             terminalreporter.line(
                 f"A test has changed what others share: {name}", red=True

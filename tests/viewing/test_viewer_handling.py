@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 from random_explanations import make_explanation
 from viewer_handling import NEAR, choose, head, numbers, quantised
 
@@ -120,3 +121,94 @@ def test_arrow_keys_go_from_head_to_head_and_from_node_to_node(
     focused = "document.querySelector('.keras-transformer-viewer').shadowRoot"
     number = page.evaluate(f"{focused}.activeElement.dataset.node")
     assert int(number) == explanation.nodes[leaf].parent
+
+
+FOCUS = """() => {
+  const { activeElement } = document.querySelector(
+    ".keras-transformer-viewer").shadowRoot;
+  return activeElement && activeElement.innerText;
+}"""
+
+
+@pytest.fixture
+def tall(opened, explanation):
+    """The page in a window that shows all of it: no view waits for its turn."""
+    return opened(
+        explanation.to_html(), viewport={"width": 1280, "height": 4000}
+    )
+
+
+def strip(page, number):
+    return page.locator(".strip").nth(number).locator(".token")
+
+
+def hovered(page, section):
+    """The words that a section marks."""
+    return page.locator(
+        f'section[aria-label="{section}"] .hovered[data-key]'
+    ).evaluate_all("marked => marked.map(element => element.textContent)")
+
+
+def band(page, name):
+    """The number of the row or column that the grid marks, and their count."""
+    if not page.locator(f".grid.has-{name}").count():
+        return None
+    return page.locator(".grid").evaluate(
+        "(grid, name) => [name, `of-${name}`].map("
+        "name => Number(grid.style.getPropertyValue(`--${name}`)))",
+        name,
+    )
+
+
+def test_a_target_piece_pointed_at_is_marked_in_every_section(
+    tall, explanation
+):
+    choose(tall, "Lines")
+    choose(tall, "Cross")
+    tall.locator(".figures svg").first.wait_for()
+    tall.get_by_role("button", name="Step on").click(click_count=2)
+    node = explanation.path(explanation.leaves[0])[2]
+    piece = explanation.nodes[node].piece
+    strip(tall, 1).nth(2).hover()
+    assert hovered(tall, "Translation") == [piece]
+    assert band(tall, "row") == [2, 5] and band(tall, "column") is None
+    assert hovered(tall, "One head") == [piece]
+    # A bar, and a hypothesis weighed.
+    marked = hovered(tall, "Step by step")
+    assert len(marked) == 2 and marked[0].startswith(piece)
+    assert tall.locator(f'.node.hovered[data-node="{node}"]').count() == 1
+    assert len(hovered(tall, "Beam search")) == 1
+    # Figure 3 has one panel, figures 4 and 5 have two.
+    assert hovered(tall, "Figures 3 to 5") == [piece] * 5
+    tall.mouse.move(0, 0)
+    assert tall.locator(".hovered").count() == 0
+    assert band(tall, "row") is None
+
+
+def test_a_word_is_marked_by_any_of_its_pieces(tall):
+    choose(tall, "Words")
+    strip(tall, 2).nth(3).hover()  # "s" of "▁cost", "s".
+    assert hovered(tall, "Translation") == ["costs"]
+    assert hovered(tall, "Step by step") == ["▁cost", "s"]
+
+
+def test_the_focus_stays_where_enter_was_pressed(tall, explanation):
+    piece = strip(tall, 1).nth(1)
+    strip(tall, 1).first.focus()
+    tall.keyboard.press("ArrowRight")
+    tall.keyboard.press("Enter")
+    expect(piece).to_have_attribute("aria-current", "step")
+    assert tall.evaluate(FOCUS) == piece.inner_text()
+    row = tall.locator(".hypotheses tbody button").nth(1)
+    row.focus()
+    tall.keyboard.press("Enter")
+    expect(row).to_have_attribute("aria-pressed", "true")
+    assert tall.evaluate(FOCUS) == row.inner_text()
+    weighed = tall.locator(".beam tbody button").nth(2)
+    weighed.focus()
+    text = weighed.inner_text()
+    tall.keyboard.press("Enter")
+    expect(tall.locator(".beam tbody tr").nth(2)).to_have_attribute(
+        "aria-current", "true"
+    )
+    assert tall.evaluate(FOCUS) == text

@@ -22,15 +22,6 @@ def test_a_darker_pixel_is_a_larger_weight(page, explanation):
     assert np.all(np.diff(red[order]) <= 0) and red.min() < red.max()
 
 
-def test_the_entropy_of_a_head_is_the_mean_of_its_rows(page, explanation):
-    cross = arrays(explanation, explanation.leaves[0])[0]["Cross"][1, 2]
-    bits = -(cross * np.log2(cross)).sum(axis=-1).mean()
-    label = page.locator('[data-layer="1"][data-head="2"]').get_attribute(
-        "aria-label"
-    )
-    assert label == (f"Cross, layer 2, head 3, mean entropy {bits:.2f} bits")
-
-
 def test_words_add_columns_and_average_rows(page, explanation):
     expected, pieces = arrays(explanation, explanation.leaves[0])
     assert pieces == ["▁Die", "▁Lampe", "▁kost", "et", END]

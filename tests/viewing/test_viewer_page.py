@@ -8,8 +8,6 @@ from nbformat import v4
 from random_explanations import make_explanation
 from viewer_handling import choose, numbers
 
-from keras_transformer.viewing.viewer import document
-
 pytestmark = pytest.mark.slow
 
 
@@ -71,23 +69,6 @@ def test_a_notebook_may_insert_it_later(opened, explanation):
     assert page.locator(".viewer").count() == 2
 
 
-def test_a_page_of_its_own_is_painted_whole_with_all_its_viewers(
-    opened, explanation
-):
-    texts = [explanation, make_explanation(seed=1)]
-    page = opened(document("2 texts", [each.to_html() for each in texts]))
-    page.locator(".viewer").nth(1).wait_for(state="attached")
-    body = page.locator("body")
-    colour = "element => getComputedStyle(element).backgroundColor"
-    light = body.evaluate(colour)
-    page.get_by_role("button", name="Dark page").first.click()
-    dark = body.evaluate(colour)
-    assert dark != light
-    viewers = page.locator(".viewer")
-    assert [viewers.nth(i).evaluate(colour) for i in range(2)] == [dark] * 2
-    assert page.locator(".viewer h1").count() == 2
-
-
 def test_without_scripts_the_texts_remain(opened, explanation):
     page = opened(explanation.to_html(), java_script_enabled=False)
     assert page.locator(".viewer").count() == 0
@@ -95,13 +76,6 @@ def test_without_scripts_the_texts_remain(opened, explanation):
     for text in (explanation.source, *explanation.translations):
         assert page.get_by_text(text, exact=True).last.is_visible()
     assert page.locator("h1").inner_text() == explanation.source
-
-
-def test_a_narrow_page_does_not_scroll_sideways(opened, explanation):
-    viewport = {"width": 360, "height": 640}
-    page = opened(explanation.to_html(), viewport=viewport)
-    page.locator("footer").scroll_into_view_if_needed()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_a_notebook_exported_to_html_shows_it(browser, explanation, tmp_path):
