@@ -1,6 +1,7 @@
-"""`python -m keras_transformer` as a program of its own, with pipes."""
+"""`python -m keras_transformer` as a program, its hints, and what it reads."""
 
 import importlib.metadata
+import logging
 import os
 import pathlib
 import platform
@@ -8,10 +9,12 @@ import subprocess
 import sys
 
 import pytest
-from verb_calls import on_one_line
+from verb_calls import ENGLISH, on_one_line, run, write_lines
 
 import keras_transformer
 from keras_transformer.__main__ import main
+from keras_transformer.commands import command_line
+from keras_transformer.runs.run_config import RunConfig
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -151,3 +154,63 @@ def test_the_shell_completes_what_a_flag_may_be(tmp_path):
     assert done.returncode == 0
     found = (tmp_path / "found").read_text().split("\x0b")
     assert {word.strip() for word in found} == {"ctranslate2"}
+
+
+@pytest.fixture
+def at_terminal(monkeypatch, caplog):
+    """Lets standard output be a terminal; returns the hints so far."""
+    caplog.set_level(logging.INFO, "keras_transformer")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    return lambda: [x for x in caplog.messages if x.startswith("Next: ")]
+
+
+def test_a_hint_is_a_command_that_a_shell_takes(at_terminal):
+    command_line.say_next("serve", pathlib.Path("my exports"))
+    assert at_terminal() == ["Next: keras-transformer serve 'my exports'"]
+
+
+def test_no_hint_goes_beside_results_in_a_pipe(caplog, capsys):
+    caplog.set_level(logging.INFO, "keras_transformer")
+    command_line.say_next("serve", "exported")
+    assert not caplog.messages
+    assert capsys.readouterr().out == ""
+
+
+def test_an_export_is_to_be_served(run_dir, tmp_path, at_terminal, monkeypatch):
+    monkeypatch.setattr(
+        "keras_transformer.exporting.saved_model.write",
+        lambda *_: tmp_path / "new" / "1",
+    )
+    assert run("export", run_dir, "--output", tmp_path / "new") == 0
+    assert at_terminal() == [f"Next: keras-transformer serve {tmp_path}/new"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("translate", "FILE", "--beam-size", "1"),
+        ("score", "--source", "FILE", "--target", "FILE", "--ensemble", "RUN"),
+        ("evaluate", "--beam-size", "1"),
+        ("backtranslate", "--text", "FILE", "--output", "FOLDER"),
+        pytest.param(("export", "--output", "FOLDER"), marks=pytest.mark.slow),
+    ],
+)
+def test_a_verb_reads_a_configuration_once(
+    run_dir, tmp_path, monkeypatch, one_signature, words
+):
+    write_lines(tmp_path / "text", ENGLISH)
+    places = {
+        "FILE": tmp_path / "text",
+        "FOLDER": tmp_path / "folder",
+        "RUN": run_dir,
+    }
+    load, read = RunConfig.load, []
+
+    def counted(path):
+        read.append(path)
+        return load(path)
+
+    monkeypatch.setattr(RunConfig, "load", counted)
+    verb, *others = words
+    assert run(verb, run_dir, *(places.get(x, x) for x in others)) == 0
+    assert read == [run_dir] * (1 + words.count("--ensemble"))

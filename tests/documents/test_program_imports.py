@@ -4,6 +4,7 @@ import ast
 import importlib
 import importlib.util
 import pathlib
+import re
 
 import pytest
 
@@ -27,29 +28,15 @@ def imports(path):
             yield from ((node.module, alias.name) for alias in node.names)
 
 
-def helper_of(path, module):
-    """The file of a module that stands beside a program, or is support."""
-    for folder in (path.parent, *HELPERS):
-        if (folder / f"{module}.py").exists():
-            return folder / f"{module}.py"
-    return None
-
-
-def defines(path, name):
-    top = ast.parse(path.read_text("utf-8")).body
-    bound = {getattr(node, "name", None) for node in top}
-    for node in top:
-        targets = getattr(node, "targets", [getattr(node, "target", None)])
-        bound.update(getattr(target, "id", None) for target in targets)
-    return name in bound
-
-
 def exists(path, module, name):
     if module.split(".")[0] == "keras_transformer":
         found = importlib.import_module(module)
         return name is None or hasattr(found, name) or is_there(module, name)
-    if helper := helper_of(path, module):
-        return name is None or defines(helper, name)
+    for folder in (path.parent, *HELPERS):
+        if (helper := folder / f"{module}.py").exists():
+            defined = rf"^(def |class )?{name}\b|^[\w, ]*\b{name}\b.* = "
+            text = helper.read_text("utf-8")
+            return name is None or re.search(defined, text, re.M)
     return is_there(module)
 
 

@@ -112,17 +112,3 @@ def test_a_row_that_the_model_refuses_costs_no_other_row(translate):
     # No translation takes two lines or columns.
     _, (_, answers) = translate([b"a\tb\nc\rd"])
     assert answers == [("A B C D", -1.0)]
-
-
-@pytest.mark.parametrize(
-    "content, blocks",
-    [
-        (b"", [[]]),  # An empty file is one empty block.
-        (b"1\n2\r\n\n4\n5", [[b"1", b"2"], [b"", b"4"], [b"5"]]),
-    ],
-)
-def test_full_blocks_are_followed_by_the_rest(tmp_path, content, blocks):
-    path = tmp_path / "lines"
-    path.write_bytes(content)
-    found = example.ReadBlocks(2).process((3, str(path)))
-    assert list(found) == [((3, i), rows) for i, rows in enumerate(blocks)]

@@ -1,5 +1,9 @@
-"""Files that would fill the memory, end the process or show other files."""
+"""Files that would fill the memory, end the process or show other files.
 
+And archives in which a bit has changed: read, or refused in one sentence.
+"""
+
+import io
 import json
 import pathlib
 import pickle
@@ -11,7 +15,10 @@ import pytest
 from imported_models import change_json
 
 from keras_transformer.config import UserError
-from keras_transformer.importing import run_directory
+from keras_transformer.data.paired_tokenizer import pack
+from keras_transformer.importing import marian, run_directory, source_files
+from keras_transformer.importing.source_files import refusing
+from keras_transformer.runs.run_config import load_tokenizer
 
 MOST_BYTES = 200e6
 LAUGHS = "a0: &a0 [x, x]\n" + "".join(
@@ -192,3 +199,147 @@ def test_no_line_of_a_file_elsewhere_is_told(copy_of, tmp_path, name, message):
     path.write_text(re.sub("source_vocabulary: .*", vocabulary, text))
     said = refused(path.parent)
     assert "1234" not in said and message in said
+
+
+NAMED_TENSOR = b"\x80\x02}U\x01w"
+
+
+def value(of):
+    """The opcodes that push a value."""
+    return pickle.dumps(of, 2)[2:-1]
+
+
+def row(*opcodes):
+    return b"(" + b"".join(opcodes) + b"t"
+
+
+REBUILD = b"ctorch._utils\n_rebuild_tensor_v2\n"
+
+
+def tensor(offset, shape, strides, size=4):
+    storage = row(
+        value("storage"),
+        b"ctorch\nFloatStorage\n",
+        value("0"),
+        value("cpu"),
+        value(size),
+    )
+    rest = map(value, (offset, shape, strides, False))
+    return REBUILD + row(storage + b"Q", *rest, b"N") + b"R"
+
+
+@pytest.fixture
+def read_tensor(tmp_path):
+    """Reads a `state_dict` of "w", over a storage of four numbers."""
+
+    def read(opcodes):
+        path = tmp_path / "w.bin"
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("a/data.pkl", NAMED_TENSOR + opcodes + b"s.")
+            file.writestr("a/data/0", np.arange(4, dtype="float32").tobytes())
+        return source_files.read_pickle(path)
+
+    return read
+
+
+REPEATED = tensor(3, (4,), (0,))
+ATTRIBUTES = value((None, {"__defaults__": ("a",)}))
+
+
+def test_a_tensor_is_a_view_of_its_storage(read_tensor):
+    found = read_tensor(tensor(1, (2, 1), (2, 1)))
+    np.testing.assert_array_equal(found["w"], [[1], [3]])
+
+
+@pytest.mark.parametrize(
+    "opcodes, message",
+    [
+        (tensor(0, (2, 2), (-2, 2)), "reaches beyond its storage"),
+        (tensor(3, (2,), (1,)), "reaches beyond its storage"),
+        (tensor(0, (2**31, 2**20), (0, 0)), "reaches beyond its storage"),
+        # A view is no storage.
+        (
+            REBUILD
+            + row(REPEATED, *map(value, (0, (4,), (1,), False)), b"N")
+            + b"R",
+            "made of no storage",
+        ),
+        # Would change a function of ours.
+        (REBUILD + ATTRIBUTES + b"b", "something else than named tensors"),
+    ],
+)
+def test_nothing_outside_of_a_storage_is_read_or_written(
+    read_tensor, opcodes, message
+):
+    with pytest.raises(UserError, match=message):
+        read_tensor(opcodes)
+    assert source_files._tensor.__defaults__ is None
+
+
+def test_the_size_of_a_storage_is_at_most_that_of_the_file(tmp_path):
+    path = tmp_path / "w.bin"
+    state = NAMED_TENSOR + tensor(0, (2,), (1,), size=2**55) + b"s."
+    path.write_bytes(pickle.dumps(1, 2) * 3 + state)
+    with pytest.raises(UserError, match="storage is larger than the file"):
+        source_files.read_pickle(path)
+
+
+def damaged(content, count):
+    """Copies with one other bit each, half of them in the directory.
+
+    It is at the end of a zip file, and what it says is believed.
+    """
+    start = zipfile.ZipFile(io.BytesIO(content)).start_dir
+    places = np.concatenate(
+        [
+            np.linspace(first, end, count // 2, endpoint=False, dtype=int)
+            for first, end in ((0, start), (start, len(content)))
+        ]
+    )
+    for i, place in enumerate(places):
+        copy = bytearray(content)
+        copy[place] ^= 1 << i % 8
+        yield bytes(copy)
+
+
+def refusals(read, path, copies):
+    """Count the copies that are refused; any other error ends the test."""
+    refused = 0
+    for copy in copies:
+        path.write_bytes(copy)
+        try:
+            read(path)
+        except UserError:
+            refused += 1
+    return refused
+
+
+def test_a_damaged_vocabulary_of_two_sides_is_refused(originals, tmp_path):
+    models = (originals / "npz" / f"{x}.spm" for x in ("source", "target"))
+    pieces = ["<pad>", "<unk>", "<s>", "</s>", "▁a", "b"]
+    content = pack(*(model.read_bytes() for model in models), pieces)
+
+    refused = refusals(
+        load_tokenizer, tmp_path / "tokenizer.model", damaged(content, 400)
+    )
+
+    assert refused > 100  # A date that nobody reads is no damage.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name, read",
+    [
+        ("hf/pytorch_model.bin", source_files.read_pickle),
+        ("npz/opus.npz", marian._arrays),
+    ],
+)
+def test_damaged_weights_are_refused(originals, tmp_path, name, read):
+    content = (originals / name).read_bytes()
+
+    def read_all(path):
+        with refusing(path, "whole"):
+            read(path)
+
+    path = tmp_path / pathlib.Path(name).name
+    assert refusals(read_all, path, damaged(content, 400)) > 100

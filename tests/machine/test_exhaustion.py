@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.commands import command_line
-from keras_transformer.config import JobError, UserError
+from keras_transformer.config import UserError
 from keras_transformer.machine import exhaustion
 
 FULL_DISK = (errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -79,18 +79,3 @@ def test_other_errors_are_left_as_they_are(error):
         with exhaustion.explained("rest"):
             raise error
     assert caught.value is error
-
-
-@pytest.mark.parametrize(
-    "error, sentence",
-    [
-        (OSError(*FULL_DISK), "there: No space left on device; free"),
-        (MemoryError(), "Out of memory; rest more[.]$"),
-    ],
-)
-def test_the_place_of_a_disk_and_what_takes_less_memory_are_told(
-    error, sentence
-):
-    with pytest.raises(JobError, match=f"^{sentence}"):
-        with exhaustion.explained("rest more", "there"):
-            raise error

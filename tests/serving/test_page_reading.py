@@ -2,7 +2,6 @@
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from word_by_word_model import SIGNATURE
 
 # `make test` has one browser: test_page_api.py.
 pytestmark = pytest.mark.slow
@@ -50,19 +49,6 @@ def answers(source, *hypotheses, score=-0.5):
         page.route(QUESTION, lambda route: route.fulfill(json=answer))
 
     return prepare
-
-
-def test_the_card_says_what_the_model_is(visit):
-    opened = visit()
-    assert opened.page.title() == "German to English"
-    assert opened.page.locator("h1").text_content() == "German to English"
-    assert opened.page.inner_text("#model") == "small, version 17"
-    terms = opened.page.locator("dt").all_text_contents()
-    said = opened.page.locator("dd").all_text_contents()
-    card = dict(zip(terms, said, strict=True))
-    assert card["Parameters"] == "12,990"
-    assert card["BLEU"] == f"34.2 on demo, test{SIGNATURE}"
-    assert "256 word pieces a sentence" in card["Limits"]
 
 
 def test_words_light_up_with_what_they_come_from(visit):
@@ -199,14 +185,3 @@ def test_markup_in_any_answer_stays_text(visit):
     opened.status.get_by_text(MARKUP).wait_for()
     assert opened.page.locator("main img, main script").count() == 0
     assert opened.page.evaluate("window.struck") is None
-
-
-def test_without_scripts_a_form_translates(visit):
-    opened = visit(java_script_enabled=False)
-    text = f"ein kleiner Hund\n\n{MARKUP}"
-    opened.field.fill(text)
-    opened.page.get_by_role("button", name="Translate").click()
-    assert opened.output.text_content().startswith("dog small a\n\n")
-    assert "<script>window.struck=1</script>" in opened.output.text_content()
-    assert opened.field.input_value() == text
-    assert opened.page.locator("main img, main script").count() == 0

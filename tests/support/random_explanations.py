@@ -52,8 +52,8 @@ def make_explanation(
     draw = np.random.default_rng(seed)
     cycle = itertools.cycle(source)
     source_pieces = [next(cycle) for _ in range(source_length - 1)] + [END]
-    grown = _Search(draw, target, target_length, beam_size)
-    nodes, leaves = grown.ranked(n_best)
+    nodes, alternatives, steps = _search(draw, target, target_length, beam_size)
+    leaves = _ranked(nodes, n_best)
     paths = [_pieces(nodes, leaf) for leaf in leaves]
     return Explanation(
         source=text_of(source_pieces),
@@ -71,83 +71,67 @@ def make_explanation(
             source_length,
         ),
         decoder=_attention(
-            draw, layers, heads, grown.steps, target_length, causal=True
+            draw, layers, heads, steps, target_length, causal=True
         ),
-        cross=_attention(draw, layers, heads, grown.steps, source_length),
-        alternatives=grown.alternatives,
+        cross=_attention(draw, layers, heads, steps, source_length),
+        alternatives=alternatives,
         beam_size=beam_size,
         length_penalty=0.6,
         truncated=truncated,
     )
 
 
-class _Search:
+def _search(draw, target, length, beam_size):
     """Nodes as a beam search finds them, and a row for each one followed."""
-
-    def __init__(self, draw, target, length, beam_size):
-        self.vocabulary = [*dict.fromkeys([*target, *OTHERS]), END]
-        self.nodes, self.alternatives, self.steps = [], [], []
-        live = [-1]
-        for step in range(length):
-            hoped = END if step == length - 1 else target[step % len(target)]
-            # A few end a step before the others.
-            may_end = step == length - 2
-            live = self._extend(draw, live, step, (hoped, may_end), beam_size)
-        self.live = live
-
-    def _extend(self, draw, live, step, hoped, beam_size):
+    vocabulary = [*dict.fromkeys([*target, *OTHERS]), END]
+    nodes, alternatives, steps, live = [], [], [], [-1]
+    for step in range(length):
+        hoped = END if step == length - 1 else target[step % len(target)]
         candidates = []
         for parent in live:
-            row = len(self.alternatives)
-            self.steps.append(step)
-            log_probs = self._row(draw, *hoped)
-            so_far = self.nodes[parent].log_prob if parent >= 0 else 0.0
+            logits = draw.normal(0.0, 1.4, len(vocabulary))
+            logits[vocabulary.index(hoped)] += 5.0
+            # A few end a step before the others.
+            logits[-1] += 5.0 if step == length - 2 else -2.5
+            log_probs = (logits - np.log(np.sum(np.exp(logits)))).tolist()
+            so_far = nodes[parent].log_prob if parent >= 0 else 0.0
             candidates += [
-                (so_far + log_prob, parent, row, piece)
-                for piece, log_prob in zip(
-                    self.vocabulary, log_probs, strict=True
-                )
+                (so_far + log_prob, parent, len(steps), piece)
+                for piece, log_prob in zip(vocabulary, log_probs, strict=True)
             ]
+            steps.append(step)
+            best = np.argsort(np.negative(log_probs))[:5]
+            alternatives.append(
+                [Alternative(vocabulary[i], log_probs[i]) for i in best]
+            )
         candidates.sort(key=lambda candidate: -candidate[0])
-        followed = []
+        live = []
         for log_prob, parent, row, piece in candidates[: 2 * beam_size]:
             fate = Fate.PRUNED
-            if piece != END and len(followed) < beam_size:
-                followed.append(len(self.nodes))
-                fate = Fate.FOLLOWED
+            if piece != END and len(live) < beam_size:
+                live.append(len(nodes))
+                # In the end, whoever is still followed is given up.
+                fate = Fate.FOLLOWED if step < length - 1 else Fate.GIVEN_UP
             ends = "end token" if piece == END else ""
             score = log_prob / ((5 + step + 1) / 6) ** 0.6
-            self.nodes.append(
+            nodes.append(
                 Node(parent, step, piece, log_prob, score, fate, ends, -1, row)
             )
-        return followed
+    return nodes, alternatives, steps
 
-    def _row(self, draw, hoped, may_end):
-        logits = draw.normal(0.0, 1.4, len(self.vocabulary))
-        logits[self.vocabulary.index(hoped)] += 5.0
-        logits[-1] += 5.0 if may_end else -2.5
-        log_probs = logits - np.log(np.sum(np.exp(logits)))
-        best = np.argsort(-log_probs)[:5]
-        self.alternatives.append(
-            [Alternative(self.vocabulary[i], float(log_probs[i])) for i in best]
+
+def _ranked(nodes, n_best):
+    """Give the nodes that ended their fates; return the best."""
+    ended = [i for i, node in enumerate(nodes) if node.ends_with]
+    ended.sort(key=lambda i: -nodes[i].score)
+    for rank, i in enumerate(ended):
+        is_returned = rank < n_best
+        nodes[i] = nodes[i]._replace(
+            fate=Fate.RETURNED if is_returned else Fate.DISPLACED,
+            rank=rank if is_returned else -1,
         )
-        return [float(log_prob) for log_prob in log_probs]
-
-    def ranked(self, n_best):
-        """The nodes with their fates, and the leaves of the best."""
-        for number in filter(lambda number: number >= 0, self.live):
-            node = self.nodes[number]
-            self.nodes[number] = node._replace(fate=Fate.GIVEN_UP)
-        ended = [i for i, node in enumerate(self.nodes) if node.ends_with]
-        ended.sort(key=lambda i: -self.nodes[i].score)
-        for rank, i in enumerate(ended):
-            returned = rank < n_best
-            self.nodes[i] = self.nodes[i]._replace(
-                fate=Fate.RETURNED if returned else Fate.DISPLACED,
-                rank=rank if returned else -1,
-            )
-        # If nothing could be written, one translation is empty.
-        return self.nodes, ended[:n_best] or [-1]
+    # If nothing could be written, one translation is empty.
+    return ended[:n_best] or [-1]
 
 
 def _pieces(nodes, leaf):
