@@ -10,19 +10,18 @@ import sys
 
 import pytest
 import tensorflow as tf
-from gpu_kernels import missing_kernels
+from gpu_kernels import PRECISIONS, missing_kernels, train_step_graph
 from project_table import ROOT
 from sample_runs import OPTIONS
 from small_models import SIZES
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
-from traced_training import PRECISIONS, train_step_graph
 
 from keras_transformer.config import Sampling, Search
 from keras_transformer.decoding.id_model import IdModel
 from keras_transformer.exporting import saved_model
 from keras_transformer.model import Transformer
 
-SCRIPT = ROOT / "tests" / "support" / "trace_replicas.py"
+SCRIPT = ROOT / "tests" / "support" / "gpu_kernels.py"
 
 # What may run on the host, and why.
 ON_THE_HOST = {

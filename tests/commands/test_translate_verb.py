@@ -80,22 +80,15 @@ def test_files_take_the_place_of_the_standard_streams(
 def test_the_options_of_translate_reach_the_search(translated, monkeypatch):
     given = replace_translator(monkeypatch)
 
-    translated("--beam-size", 7, "--prefix", "Ein", "--parallel", 3)
-
-    assert given == dict(
-        search=Search(beam_size=7, n_best=1, max_source_length=256),
-        prefixes=("Ein",) * len(SOURCES),
-        parallel=3,
-    )
-
     # More than there are beams.
-    translated("--sample", "--seed", 5, "--n-best", 13)
+    flags = ("--sample", "--seed", 5, "--n-best", 13, "--prefix", "Ein")
+    translated(*flags, "--parallel", 3)
 
     sampling = Sampling(seed=5)
     assert given == dict(
         search=Search(n_best=13, max_source_length=256, sampling=sampling),
-        prefixes=None,
-        parallel=None,  # For the translator to choose.
+        prefixes=("Ein",) * len(SOURCES),
+        parallel=3,
     )
 
 

@@ -69,21 +69,6 @@ def test_texts_become_the_originals_ids(case):
     assert UNK_ID in ids
 
 
-def test_a_piece_of_the_other_side_is_unknown(case):
-    tokenizer = case.translator.tokenizer
-    for side, own in (
-        (tokenizer, case.source),
-        (tokenizer.target, case.target),
-    ):
-        ids = side.tokenize(["der Hund the dog", *case.texts]).values.numpy()
-        assert set(ids) <= {*own, EOS_ID}
-        assert len(set(ids)) > 9
-    # There are no tags.
-    tagged, plain = tokenizer.tokenize([">> the dog << a", "the dog"]).to_list()
-    words = set(plain) - {EOS_ID, UNK_ID}
-    assert words and words <= set(tagged)
-
-
 def test_memory_and_logits_are_the_originals(case):
     memory, source_mask = case.model.encode(case.source_ids())
     lengths = case.expected["source_length"]

@@ -22,6 +22,16 @@ from keras_transformer.runs import history
 from keras_transformer.translation import sentences
 
 
+@pytest.fixture
+def installed(monkeypatch):
+    """Let `extras` see this package installed."""
+    replacement = types.SimpleNamespace(
+        version=lambda name: "1.2.3",
+        PackageNotFoundError=metadata.PackageNotFoundError,
+    )
+    monkeypatch.setattr(extras, "metadata", replacement)
+
+
 def without(monkeypatch, *packages):
     """Do what Python does for missing packages."""
     for name in list(sys.modules):
@@ -29,20 +39,6 @@ def without(monkeypatch, *packages):
             monkeypatch.delitem(sys.modules, name)
     for package in packages:
         monkeypatch.setitem(sys.modules, package, None)
-
-
-@pytest.fixture
-def installed(monkeypatch):
-    """Let this package be installed."""
-    replace_metadata(monkeypatch, lambda name: "1.2.3")
-
-
-def replace_metadata(monkeypatch, version):
-    """Let only `extras` see another version, or none."""
-    replacement = types.SimpleNamespace(
-        version=version, PackageNotFoundError=metadata.PackageNotFoundError
-    )
-    monkeypatch.setattr(extras, "metadata", replacement)
 
 
 def is_asked_for(command, extra):
@@ -95,19 +91,6 @@ def test_a_missing_package_is_one_sentence_with_the_command(
         str(error.value),
     )
     assert said and is_asked_for(said[1], extra)
-
-
-def test_where_nobody_has_installed_this_package_the_command_is_the_clones(
-    monkeypatch,
-):
-    def none(name):
-        raise metadata.PackageNotFoundError(name)
-
-    replace_metadata(monkeypatch, none)
-    found = extras.install_command("demo")
-    assert found == "pip install '.[demo]' in the clone"
-    # What is there is imported.
-    assert extras.needs("json.decoder", "demo").JSONDecoder
 
 
 @pytest.mark.slow

@@ -62,48 +62,40 @@ def test_sentences_come_with_their_places_and_hypotheses(client, served):
     assert found["translation"] == f"{best[0]}\n\n {best[1]} "
 
 
-def test_of_hypotheses_that_read_the_same_the_best_is_there():
-    class Repeating(WordByWord):
+def hypotheses_of(change):
+    """What is answered if a function changes what the search has found."""
+
+    class Changed(WordByWord):
         def run(self, signature, rows):
             outputs = super().run(signature, rows)
             if signature == "n_best":
-                outputs["translations"][:, 1] = outputs["translations"][:, 0]
+                change(outputs["translations"], outputs["scores"])
             return outputs
 
     body = {"text": "Ein Hund.", "n_best": 3}
-    with running(Repeating()) as server:
-        found = httpx.post(f"{server.url}/api/translate", json=body).json()
-    assert found["sentences"][0]["hypotheses"] == [
+    with running(Changed()) as server:
+        found = httpx.post(f"{server.url}/api/translate", json=body)
+    # JSON knows no -Infinity.
+    found = json.loads(found.text, parse_constant=pytest.fail)
+    (sentence,) = found["sentences"]
+    return sentence["hypotheses"]
+
+
+def test_of_hypotheses_that_read_the_same_the_best_is_there():
+    def repeat(translations, scores):
+        translations[:, 1] = translations[:, 0]
+
+    assert hypotheses_of(repeat) == [
         {"text": "dog. Ein", "score": -0.25},
         {"text": "dog. Ein?", "score": -1.0},
     ]
 
 
-def left_with_nothing():
-    """A model whose search ends without a hypothesis, as ours says it."""
-    model = WordByWord()
-    run = model.run
-
-    def without(signature, rows):
-        outputs = run(signature, rows)
-        if signature == "n_best":
-            outputs["translations"][:] = b""
-            outputs["scores"][:] = -np.inf
-        return outputs
-
-    model.run = without
-    return model
-
-
 def test_a_search_that_is_left_with_nothing_has_no_score():
-    with running(left_with_nothing()) as server:
-        body = {"text": "Ein Hund.", "n_best": 3}
-        found = httpx.post(f"{server.url}/api/translate", json=body)
-    # JSON knows no -Infinity.
-    (sentence,) = json.loads(found.text, parse_constant=pytest.fail)[
-        "sentences"
-    ]
-    assert sentence["hypotheses"] == [{"text": "", "score": None}]
+    def find_nothing(translations, scores):
+        translations[:], scores[:] = b"", -np.inf
+
+    assert hypotheses_of(find_nothing) == [{"text": "", "score": None}]
 
 
 def test_words_are_those_of_the_model_s_own_alignment(client, small_translator):

@@ -2,14 +2,25 @@
 
 The wheel on PyPI for Linux holds the kernels for GPUs, so a machine without one
 can look them up in TensorFlow's registry.
+
+As a program, since logical devices must be set before TensorFlow starts, it
+traces a training step on two replicas and prints JSON: for each precision a
+list of [device, operator, types] that no GPU kernel runs.
 """
 
 import collections
 import functools
+import json
 from typing import NamedTuple
 
 import tensorflow as tf
+from local_workers import split_processor
+from small_models import SIZES
 from tensorflow.python.framework import kernels, op_def_registry
+
+from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.model import Transformer
+from keras_transformer.optimizers import Adam
 
 GPU, XLA = "GPU", "XLA_GPU_JIT"
 
@@ -122,3 +133,48 @@ def _values(value):
     if value.HasField("list"):
         return list(value.list.type) or list(value.list.s)
     return [value.s] if value.HasField("s") else [value.type]
+
+
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+
+
+def train_step_graph(precision, accumulate, strategy=None, **changes):
+    """A `GraphDef`: the gradient by XLA, the update, the logs."""
+    strategy = strategy or tf.distribute.get_strategy()
+    with strategy.scope():
+        model = Transformer(
+            dropout=0.1,
+            dtype=precision,
+            **SIZES,
+            **changes,
+        )
+        model.compile(
+            Adam(),
+            SmoothedCrossEntropy(0.1),
+            jit_compile=True,
+            accumulate=accumulate,
+        )
+        model.optimizer.build(model.trainable_variables)
+    ids = tf.TensorSpec([None, None], tf.int32)
+
+    @tf.function(autograph=False)
+    def step(batch):
+        return strategy.run(model.train_step, args=(batch,))
+
+    return step.get_concrete_function(((ids, ids), ids)).graph.as_graph_def()
+
+
+def main():
+    split_processor()
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    found = {}
+    for precision in PRECISIONS:
+        graph_def = train_step_graph(precision, 2, strategy)
+        # The one that adds up over GPUs as well.
+        assert "CollectiveReduceV2" in {node.op for node in graph_def.node}
+        found[precision] = sorted(missing_kernels(graph_def))
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

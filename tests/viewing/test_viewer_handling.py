@@ -107,24 +107,6 @@ def test_the_tree_has_every_node_and_folds_the_pruned(page, explanation):
     assert page.locator(".node").count() == len(nodes) - pruned
 
 
-def test_arrow_keys_go_from_head_to_head_and_from_node_to_node(
-    page, explanation
-):
-    cell = page.locator('[data-layer="0"][data-head="1"]')
-    cell.click()
-    cell.press("ArrowDown")
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("Enter")
-    title = page.locator('section[aria-label="One head"] h2')
-    assert title.inner_text() == "Cross, layer 2, head 3"
-    leaf = explanation.leaves[0]
-    page.locator(f'[data-node="{leaf}"]').focus()
-    page.keyboard.press("ArrowLeft")
-    focused = "document.querySelector('.keras-transformer-viewer').shadowRoot"
-    number = page.evaluate(f"{focused}.activeElement.dataset.node")
-    assert int(number) == explanation.nodes[leaf].parent
-
-
 FOCUS = """() => {
   const { activeElement } = document.querySelector(
     ".keras-transformer-viewer").shadowRoot;
