@@ -1,9 +1,10 @@
-"""The commands, names and files that the pages of docs/ mention exist."""
+"""What the pages of docs/ say, name and draw is so."""
 
 import itertools
 import os
 import pathlib
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -13,6 +14,8 @@ import pytest
 import keras_transformer as kt
 from keras_transformer import layers
 from keras_transformer.__main__ import parse_args
+from keras_transformer.data.demo_numbers import Wording
+from keras_transformer.data.languages import language_of
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 # What a build has written, or copied from elsewhere.
@@ -109,3 +112,25 @@ def test_python_on_the_pages_compiles():
         for block in blocks(page.read_text("utf-8"), "python"):
             if not block.startswith("%"):  # A notebook's magic.
                 compile(block, page.name, "exec")
+
+
+def test_the_architecture_is_drawn_by_its_program():
+    program = runpy.run_path(str(DOCS.parent / "pictures" / "architecture.py"))
+    kept = (DOCS.parent / "pictures" / "architecture.svg").read_text("utf-8")
+    assert program["draw"]() == kept
+
+
+def test_the_table_is_true_of_each_language():
+    page = DOCS / "guides" / "languages.md"
+    rows = re.findall(r"^\| `.*$", page.read_text("utf-8"), re.MULTILINE)
+    assert len(rows) > 20
+    for row in rows:
+        code = row.split("`")[1]
+        language = language_of(code)
+        spaces = "spaces" if language.has_spaces else "nothing"
+        digits = Wording(code).number(21).isdigit()
+        expected = (
+            f"| `{code}` | {language.name} | {language.direction} | {spaces} | "
+            f"`{language.bleu_tokenizer}` | {'digits' if digits else 'words'} |"
+        )
+        assert row == expected

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from still_model import StillModel
 from word_by_word_model import CARD, WordByWord
 
 from keras_transformer.machine.batching_file import Batching
@@ -38,22 +39,15 @@ def test_halves_are_cut_between_the_words_in_the_middle(language, text, parts):
     assert halves(text, Span(2, 3)) is None
 
 
-class ShortModel:
+class ShortModel(StillModel):
     """Translates into capitals, and cuts after seven bytes."""
 
-    padded = frozenset()
-    signatures = frozenset(["serving_default", "n_best"])
+    signatures = dict.fromkeys(["serving_default", "n_best"])
     card = SimpleNamespace(splitter=Splitter("en", "de"))
-
-    def __init__(self):
-        self.texts = []
-
-    def inputs(self, signature):
-        return ["text"]
 
     def run(self, signature, rows):
         texts = [text for (text,) in rows]
-        self.texts += texts
+        self.batches.append(texts)
         found = np.array([t[:7].upper() for t in texts], object)
         scores = np.zeros(len(texts))
         # The second is written as the first, the third does not exist.
@@ -83,12 +77,12 @@ async def test_nothing_goes_through_the_model_twice():
     model = ShortModel()
     assert await translate("Yes. No.", "", model=model) == ["YES. NO.", ""]
     assert sorted(model.texts) == [b"No.", b"Yes."]
-    model.texts.clear()
+    model.batches.clear()
     text, searched = "Yes. wooden box", [b"Yes.", b"box", b"wooden"]
     assert await translate(text, model=model) == ["YES. WOODEN BOX"]
     assert sorted(model.texts) == [*searched, b"wooden box"]
     # Nor do alternatives take a second search.
-    model.texts.clear()
+    model.batches.clear()
     (parts,) = await a_job(model).search([text], count=3)
     assert [part.hypotheses for part in parts] == [
         [(text, 0.0)] for text in ("YES.", "WOODEN", "BOX")

@@ -253,12 +253,6 @@ def test_a_page_of_another_site_makes_the_model_do_nothing(model):
         assert allowed not in httpx.get(url, headers={"Origin": friend}).headers
 
 
-def test_answers_go_out_at_once():
-    with bind("127.0.0.1", 0) as listening:
-        # Asyncio looks at this before it sets TCP_NODELAY.
-        assert listening.proto == socket.IPPROTO_TCP
-
-
 def test_a_mistake_of_ours_is_a_500_and_no_text_goes_to_the_log(
     held, model, caplog
 ):

@@ -17,6 +17,7 @@ class StillModel:
     """
 
     version = 7
+    signatures = {"serving_default": None}
     padded = frozenset(["matrix"])
     card = ModelCard("de", "en", "tiny", "demo", 7, "step-000000007 00000000")
 
@@ -24,7 +25,6 @@ class StillModel:
         self.gate, self.batches, self.error = threading.Event(), [], None
         if is_open:
             self.gate.set()
-        self.signatures = {"serving_default": None}
 
     @property
     def texts(self):

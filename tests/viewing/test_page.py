@@ -40,13 +40,6 @@ def test_the_script_is_short_whole_and_leaves_no_way_to_its_own_end():
     assert {path.name for path in folder.iterdir()} == set(viewer.SCRIPTS)
 
 
-def test_a_fragment_needs_no_other_file(explanation):
-    for tag, attributes in Reader(explanation.to_html()).tags:
-        assert tag not in ("link", "iframe")
-        address = attributes.get("src", "data:")
-        assert address.startswith("data:")
-
-
 def test_texts_say_their_language_and_from_where_they_are_written():
     made = make_explanation(languages=("ar_EG", "ja"))
     texts = [of for tag, of in Reader(made.to_html()).tags if tag == "bdi"]

@@ -1,5 +1,6 @@
-"""The example that asks a SavedModel."""
+"""The examples that are one short program."""
 
+import runpy
 import subprocess
 import sys
 
@@ -8,7 +9,7 @@ from project_table import ROOT
 
 
 @pytest.mark.example
-def test_the_example_prints_what_the_model_translates(
+def test_the_one_that_asks_a_saved_model_prints_what_it_translates(
     exported, small_translator
 ):
     text = "a small dog runs"
@@ -23,3 +24,9 @@ def test_the_example_prints_what_the_model_translates(
         [text], beam_size=5, length_penalty=0.9
     )
     assert output == f"{expected}\n"
+
+
+@pytest.mark.example
+def test_the_one_of_own_data_learns_to_translate_digits():
+    main = runpy.run_path(f"{ROOT}/examples/own_data.py")["main"]
+    assert main() == ["drei eins vier", "eins fünf neun"]
