@@ -14,12 +14,12 @@ def split_processor(count=2):
     )
 
 
-def tf_config(addresses, index, job="worker"):
+def tf_config(addresses, index):
     """`TF_CONFIG` for one of the workers at these addresses."""
     return json.dumps(
         {
             "cluster": {"worker": addresses},
-            "task": {"type": job, "index": index},
+            "task": {"type": "worker", "index": index},
         }
     )
 

@@ -11,11 +11,10 @@ from keras_transformer.data.records import Side, TokenisedCorpus
 EOS = 3
 
 
-def side(lengths, first_id=11):
-    """A side whose every token tells its sentence: `first_id` + row."""
+def side(lengths):
+    """A side whose every token tells its sentence: 11 + row."""
     rows = [
-        [first_id + row] * (length - 1) + [EOS]
-        for row, length in enumerate(lengths)
+        [11 + row] * (length - 1) + [EOS] for row, length in enumerate(lengths)
     ]
     lengths = np.array(lengths)
     return Side(

@@ -41,7 +41,6 @@ def running(
     explain=None,
     origins=(),
     hosts=("*",),
-    port=0,
 ):
     """Serve a folder of versions, or a stand-in for a model, as `small`."""
     is_folder = isinstance(model, pathlib.Path)
@@ -55,7 +54,7 @@ def running(
         origins,
         hosts,
     )
-    listening = server.bind("127.0.0.1", port)
+    listening = server.bind("127.0.0.1", 0)
     listening.listen()
     running_server = server.make(service)
     thread = threading.Thread(
