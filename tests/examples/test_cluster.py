@@ -1,8 +1,8 @@
 """Three workers on this machine: preempted, started again, and one killed.
 
 Slurm is not here: `fake_srun.py` stands for it, and a shell script for
-`scontrol`. The script and what makes TF_CONFIG are those of the example. And the
-manifest for Kubeflow, as far as it can be checked without Kubernetes.
+`scontrol`. The script and what makes TF_CONFIG are those of the example. The
+manifest for Kubeflow is checked as far as that goes without Kubernetes.
 """
 
 import contextlib
