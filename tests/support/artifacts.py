@@ -7,7 +7,6 @@ with a checksum of the module that makes it: what has changed is made again.
 import functools
 import hashlib
 import inspect
-import json
 import pathlib
 import shutil
 from importlib import metadata
@@ -45,7 +44,7 @@ def forget_others():
 def made_once(make):
     """Call a function that fills a folder once; return the folder from then on.
 
-    Tests copy the folder if they change it: see `changed`.
+    Tests copy the folder if they change it.
     """
 
     @functools.cache
@@ -55,7 +54,7 @@ def made_once(make):
         )
         name = "-".join(map(str, (make.__name__, *arguments, source)))
         path, done = (
-            of_this_package() / f"{name}{end}" for end in ("", ".json")
+            of_this_package() / f"{name}{end}" for end in ("", ".done")
         )
         path.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(f"{path}.lock"):
@@ -63,28 +62,7 @@ def made_once(make):
                 shutil.rmtree(path, ignore_errors=True)
                 path.mkdir()
                 make(path, *arguments)
-                done.write_text(json.dumps(files_of(path)))
+                done.touch()
         return path
 
     return functools.wraps(make)(made)
-
-
-def files_of(path):
-    """Size and time of change of each file below a folder."""
-    stats = {file: file.stat() for file in path.rglob("*") if file.is_file()}
-    return {
-        str(file.relative_to(path)): [stat.st_size, stat.st_mtime_ns]
-        for file, stat in sorted(stats.items())
-    }
-
-
-def changed():
-    """Names of artifacts that a test has changed; they are made again."""
-    found = [
-        done
-        for done in of_this_package().glob("*.json")
-        if json.loads(done.read_text()) != files_of(done.with_suffix(""))
-    ]
-    for done in found:
-        done.unlink()
-    return [done.stem for done in found]
