@@ -133,10 +133,8 @@ def test_a_full_disk_is_one_sentence():
         done = start("-c", PRINT, stdout=full, text=True)
 
     assert done.returncode == 1
-    assert done.stderr == (
-        "error: No space left on device; free space or choose a place that "
-        "can be written, then run the same command again.\n"
-    )
+    assert done.stderr.startswith("error: No space left on device; ")
+    assert done.stderr.count("\n") == 1
 
 
 def test_the_shell_completes_what_a_flag_may_be(tmp_path):

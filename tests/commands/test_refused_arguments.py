@@ -106,8 +106,5 @@ def test_a_run_without_a_checkpoint_is_an_error(
     without = shutil.ignore_patterns("checkpoints", "evalu*")
     copy = shutil.copytree(run_dir, tmp_path / "copy", ignore=without)
     assert run(verb, copy) == 2
-    assert capsys.readouterr().err == (
-        f"error: {copy} has no checkpoint yet; train until it has written "
-        "one.\n"
-    )
+    assert f"error: {copy} has no checkpoint yet" in capsys.readouterr().err
     assert not (copy / "evaluation").exists()

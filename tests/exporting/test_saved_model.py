@@ -193,11 +193,8 @@ def test_a_full_disk_leaves_nothing_half_written(
     with files_of_at_most(10_000), pytest.raises(config.JobError) as error:
         serving.export(small_translator, output)
 
-    assert str(error.value) == (
-        f"Could not write the model to {output / '1'} "
-        f"({os.strerror(errno.EFBIG)}); free space or choose a folder that "
-        "can be written."
-    )
+    said = f"write the model to {output / '1'} ({os.strerror(errno.EFBIG)})"
+    assert said in str(error.value)
     assert not output.exists()
     # TensorFlow's log would have set one up.
     assert logging.root.handlers == []

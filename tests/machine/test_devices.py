@@ -193,17 +193,9 @@ def test_what_a_processor_has_and_does_not_multiply_is_known(
     assert list(filter(devices.has, devices.INSTRUCTIONS)) == instructions
     for precision in ("float32", "bfloat16", "int8"):
         devices.warn_of_slow(precision)
-    features = {
-        "bfloat16": "amx_bf16, avx512_bf16",
-        "int8": "amx_int8, avx512_vnni, avx_vnni",
-    }
-    assert [(x.levelname, x.message) for x in caplog.records] == [
-        (
-            "WARNING",
-            f"This processor does not multiply {precision} (it lists none of "
-            f"{features[precision]}): float32 is faster here.",
-        )
-        for precision in slow
+    assert {x.levelname for x in caplog.records} <= {"WARNING"}
+    assert [text.partition(" (")[0] for text in caplog.messages] == [
+        f"This processor does not multiply {precision}" for precision in slow
     ]
     # With a GPU its processor does not matter.
     machine(GPUS)

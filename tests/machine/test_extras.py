@@ -164,13 +164,10 @@ def test_a_strangers_package_in_the_same_folder_is_one_sentence_with_the_cure(
 
     assert main(["evaluate", "--run-dir", str(tmp_path)]) == 2
 
-    assert capsys.readouterr().err == (
-        "error: Expected keras-transformer-mt to have the package "
-        "keras_transformer to itself, found another project's "
-        "keras-transformer 0.40.0, which overwrites it; run pip uninstall "
-        "--yes keras-transformer, then install keras-transformer-mt again with "
-        "--force-reinstall --no-deps.\n"
-    )
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "found another project's keras-transformer 0.40.0" in error
+    assert "pip uninstall --yes keras-transformer, then install" in error
 
 
 @pytest.mark.parametrize(

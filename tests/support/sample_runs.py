@@ -209,20 +209,6 @@ CARD = ModelCard("de", "en", "tiny", "demo", 12_990, "step-000000007 00000000")
 @made_once
 def small_run(path):
     """Fill a run directory with one checkpoint of a small random model."""
-    write_small_run(path)
-
-
-@made_once
-def small_export(path):
-    """Export that run as version 17."""
-    translator = Run(small_run()).translator(average=1)
-    # Makes TensorFlow unload the vocabulary; it must be written all the same.
-    keras.utils.set_random_seed(1)
-    saved_model.export(translator, path, 17, OPTIONS, card=CARD)
-
-
-def write_small_run(path):
-    """A run directory with one checkpoint of a small random model."""
     keras.utils.set_random_seed(1)
     draw = np.random.default_rng(0)
     tokenizer = Tokenizer.train(
@@ -237,7 +223,15 @@ def write_small_run(path):
     model.embedding.table.assign(2 * model.embedding.table)
     model.compile(optimizer="sgd", loss="mse")
     checkpoints.save_checkpoint(path, model, checkpoints.Progress(step=7))
-    return path
+
+
+@made_once
+def small_export(path):
+    """Export that run as version 17."""
+    translator = Run(small_run()).translator(average=1)
+    # Makes TensorFlow unload the vocabulary; it must be written all the same.
+    keras.utils.set_random_seed(1)
+    saved_model.export(translator, path, 17, OPTIONS, card=CARD)
 
 
 TINY = config.ModelConfig(
