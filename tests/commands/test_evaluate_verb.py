@@ -11,7 +11,6 @@ import pytest
 import sacrebleu
 from verb_calls import ENGLISH, GERMAN, on_one_line, run, write_lines
 
-from keras_transformer.config import UserError
 from keras_transformer.run import Run
 from keras_transformer.translation import evaluation
 
@@ -133,16 +132,6 @@ def test_what_is_wrong_is_known_before_the_work(
     error = capsys.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1
     assert message in error
-
-
-def test_an_unwritable_place_is_known_before_the_work(
-    run_dir, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(evaluation, "translate", None)  # Never called.
-    copy = shutil.copytree(run_dir, tmp_path / "copy")
-    (copy / "evaluation" / "train" / "source.txt").mkdir(parents=True)
-    with pytest.raises(UserError, match="source.txt is a folder"):
-        Run(copy).evaluate("train")
 
 
 def test_another_corpus_leaves_the_runs_own_results_as_they_are(

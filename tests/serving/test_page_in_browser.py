@@ -1,12 +1,194 @@
-"""Reading the page: by eye, by hand, by ear, from either side."""
+"""The page in a browser: what is asked, when, and what all of us can read."""
+
+import json
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from running_server import running
+from word_by_word_model import WordByWord, translation
+
+from keras_transformer.serving.limits import Limits
 
 # `make test` has one browser: test_page_api.py.
 pytestmark = pytest.mark.slow
 
 QUESTION = "**/api/translate"
+
+
+def test_a_text_is_translated_as_one_types(visit):
+    opened = visit()
+    questions = opened.questions()
+    opened.field.press_sequentially("ein kleiner Hund.", delay=10)
+    opened.wait_for("dog. small a")
+    # Not at every key.
+    assert questions == ["ein kleiner Hund."]
+    counted = "17 characters, less than 1 % of the limit"
+    assert opened.page.inner_text("#counter") == counted
+
+
+def test_what_an_input_method_composes_is_translated_where_it_rests(visit):
+    opened = visit(lambda page: page.clock.install(time=0))
+    opened.page.clock.pause_at(60_000)
+    questions = opened.questions()
+    keys = opened.page.context.new_cdp_session(opened.page)
+    for text in "ein Hun", "ein Hund":
+        keys.send(
+            "Input.imeSetComposition",
+            {"text": text, "selectionStart": 8, "selectionEnd": 8},
+        )
+        assert opened.field.input_value() == text
+        # Half a word of Japanese seldom rests as long.
+        opened.page.clock.run_for(999)
+    assert questions == []
+    opened.page.clock.run_for(1)
+    opened.wait_for("dog a")
+    assert questions == ["ein Hund"]
+    assert opened.page.inner_text("#counter").startswith("8 characters")
+
+
+def held(visit, text):
+    """A page where the answer to a text can be late, and that answer.
+
+    Not even the browser cancels the page's request.
+    """
+    late = []
+
+    def hold(route):
+        if json.loads(route.request.post_data)["text"] == text:
+            late.append(route)
+        else:
+            route.continue_()
+
+    def prepare(page):
+        page.add_init_script(
+            """const native = fetch;
+            fetch = (path, options) => native(path, {...options, signal: null});
+            """
+        )
+        page.route(QUESTION, hold)
+
+    return visit(prepare), late
+
+
+def being_asked(opened, text):
+    """Waits for a question; the details of a sentence are asked for too."""
+    return opened.page.expect_request(
+        lambda request: (
+            request.url.endswith("/api/translate")
+            and json.loads(request.post_data)["text"] == text
+        )
+    )
+
+
+def let_go(opened, late):
+    """Answer; the page has had the time to show it."""
+    question = late[0].request
+    with opened.page.expect_event(
+        "requestfinished", lambda request: request == question
+    ):
+        late[0].continue_()
+    opened.page.evaluate("new Promise(requestAnimationFrame)")
+
+
+def test_a_late_answer_never_overwrites_a_newer_one(visit):
+    opened, late = held(visit, "ein Hund")
+    with being_asked(opened, "ein Hund"):
+        opened.field.fill("ein Hund")
+    opened.field.fill("eine Wiese")
+    opened.wait_for("meadow a")
+    let_go(opened, late)
+    assert opened.output.text_content() == "meadow a"
+
+
+def test_a_thousand_sentences_pasted_come_back_each_in_its_line(visit):
+    opened = visit(permissions=["clipboard-read", "clipboard-write"])
+    lines = [f"Zwei Euro kostet Lampe {i}." for i in range(1_000)]
+    opened.page.evaluate(
+        "text => navigator.clipboard.writeText(text)", "\n".join(lines)
+    )
+    opened.field.press("Control+V")
+    opened.wait_for("\n".join(map(translation, lines)))
+    assert opened.page.locator("#translation .sentence").count() == 1_000
+    opened.look_closer()
+    # 1,000 of 2,048.
+    assert "49 % of the limit" in opened.page.inner_text("#counter")
+    # The place of the caret.
+    assert opened.page.inner_text("#place") == "1,000 of 1,000"
+    opened.page.get_by_role("button", name="Previous").click()
+    opened.page.get_by_role("option", name="998.").first.wait_for()
+    assert opened.page.inner_text("#place") == "999 of 1,000"
+    # Both sides scroll to what is looked at.
+    for view in "#source-view", "#target-view":
+        assert opened.page.locator(view).evaluate("view => view.scrollTop") > 0
+
+
+def test_no_model_gets_a_text_that_was_written_for_another(visit):
+    opened = visit()
+    opened.field.fill("ein Hund")
+    opened.wait_for("dog a")
+    opened.go_behind_a_proxy("models/fr/")
+    opened.page.locator("#card").wait_for()
+    assert opened.field.input_value() == ""
+    opened.page.go_back()
+    opened.wait_for("dog a")
+
+
+def test_waits_grow_until_one_wants_to_know_now(visit):
+    def prepare(page):
+        page.add_init_script("Math.random = () => 0.5")
+        page.clock.install(time=0)
+
+    opened = visit(prepare, expected="ERR_CONNECTION_REFUSED")
+    opened.page.clock.pause_at(60_000)
+    questions = opened.questions()
+    opened.page.route(QUESTION, lambda route: route.abort("connectionrefused"))
+    opened.field.fill("ein Hund")
+    opened.page.clock.run_for(300)
+    for i, seconds in enumerate([1, 2, 4, 8, 15, 15]):
+        opened.page.get_by_text(f"trying again in {seconds} s.").wait_for()
+        assert len(questions) == i + 1
+        opened.page.clock.run_for(1_000 * seconds - 1)
+        assert len(questions) == i + 1
+        with opened.page.expect_event("requestfailed"):
+            opened.page.clock.run_for(1)
+    opened.page.unroute(QUESTION)
+    opened.page.get_by_role("button", name="Try now").click()
+    opened.wait_for("dog a")
+    assert opened.status.text_content() == ""
+
+
+def test_a_busy_server_is_asked_again_when_it_says(visit):
+    opened = visit(lambda page: page.clock.install(time=0), expected="503")
+    opened.page.clock.pause_at(60_000)
+    questions = opened.questions()
+    opened.page.route(
+        QUESTION,
+        lambda route: route.fulfill(status=503, headers={"Retry-After": "23"}),
+    )
+    opened.field.fill("ein Hund")
+    opened.page.clock.run_for(300)
+    opened.page.get_by_text("The server is busy.").wait_for()
+    assert "trying again in 23 s" in opened.status.text_content()
+    # Writing on does not ask earlier.
+    opened.field.fill("ein kleiner Hund")
+    opened.page.clock.run_for(22_999)
+    assert questions == ["ein Hund"]
+    opened.page.unroute(QUESTION)
+    opened.page.clock.run_for(1)
+    opened.wait_for("dog small a")
+    assert questions == ["ein Hund", "ein kleiner Hund"]
+
+
+def test_what_the_server_refuses_is_said_in_its_words(visit):
+    with running(WordByWord(), limits=Limits(max_texts=2)) as server:
+        opened = visit(expected="400", server=server)
+        opened.field.fill("Ein Hund.\nZwei Euro.\nDie Wiese.")
+        said = "(3 sentences or more) exceeds text limit (2)"
+        opened.page.get_by_text(said).wait_for()
+        opened.field.fill("Ein Hund.\nZwei Euro.")
+        opened.wait_for("dog. Ein\neuros. Zwei")
+
+
 MARKUP = (
     "</textarea><script>window.struck=1</script>"
     '<img src=x onerror="window.struck=1">&amp;&lt; <!-- translation -->'
