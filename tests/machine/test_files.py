@@ -17,15 +17,6 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_file_gets_its_name_when_it_is_complete(tmp_path):
-    with files.open_whole(tmp_path / "a") as file:
-        file.write(b"one")
-        (partial,) = names(tmp_path)
-        assert partial.startswith(".partial-") and partial.endswith("-a")
-    assert names(tmp_path) == ["a"]
-    assert (tmp_path / "a").read_bytes() == b"one"
-
-
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
 def test_a_file_that_is_interrupted_leaves_what_was_there(tmp_path, error):
     (tmp_path / "a").write_text("old")

@@ -4,6 +4,7 @@ import json
 
 import httpx
 import pytest
+from real_browser import watch
 
 
 @pytest.fixture
@@ -91,16 +92,7 @@ def visit(browser, served_page):
         page.set_default_timeout(10_000)
         found = Visit(page)
         visits.append((found, server, expected))
-        complain = found.complaints.append
-        # Requests of the page, and of those that it opens.
-        context.on("request", lambda request: asked.append(request.url))
-        context.on("weberror", lambda error: complain(str(error.error)))
-        context.on(
-            "console",
-            lambda message: (
-                message.type in ("error", "warning") and complain(message.text)
-            ),
-        )
+        watch(context, asked, found.complaints)
         if prepare:
             prepare(page)
         page.goto(f"{server.url}/")

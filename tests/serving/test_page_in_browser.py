@@ -46,20 +46,17 @@ def test_what_an_input_method_composes_is_translated_where_it_rests(visit):
     assert opened.page.inner_text("#counter").startswith("8 characters")
 
 
-def held(visit, text):
-    """A page where the answer to a text can be late, and that answer.
-
-    Not even the browser cancels the page's request.
-    """
+def test_a_late_answer_never_overwrites_a_newer_one(visit):
     late = []
 
     def hold(route):
-        if json.loads(route.request.post_data)["text"] == text:
+        if json.loads(route.request.post_data)["text"] == "ein Hund":
             late.append(route)
         else:
             route.continue_()
 
     def prepare(page):
+        # Not even the browser cancels the page's request.
         page.add_init_script(
             """const native = fetch;
             fetch = (path, options) => native(path, {...options, signal: null});
@@ -67,36 +64,17 @@ def held(visit, text):
         )
         page.route(QUESTION, hold)
 
-    return visit(prepare), late
-
-
-def being_asked(opened, text):
-    """Waits for a question; the details of a sentence are asked for too."""
-    return opened.page.expect_request(
-        lambda request: (
-            request.url.endswith("/api/translate")
-            and json.loads(request.post_data)["text"] == text
-        )
-    )
-
-
-def let_go(opened, late):
-    """Answer; the page has had the time to show it."""
+    opened = visit(prepare)
+    with opened.page.expect_request(QUESTION):
+        opened.field.fill("ein Hund")
+    opened.field.fill("eine Wiese")
+    opened.wait_for("meadow a")
     question = late[0].request
     with opened.page.expect_event(
         "requestfinished", lambda request: request == question
     ):
         late[0].continue_()
     opened.page.evaluate("new Promise(requestAnimationFrame)")
-
-
-def test_a_late_answer_never_overwrites_a_newer_one(visit):
-    opened, late = held(visit, "ein Hund")
-    with being_asked(opened, "ein Hund"):
-        opened.field.fill("ein Hund")
-    opened.field.fill("eine Wiese")
-    opened.wait_for("meadow a")
-    let_go(opened, late)
     assert opened.output.text_content() == "meadow a"
 
 

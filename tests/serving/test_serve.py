@@ -19,17 +19,6 @@ ROOT = pathlib.Path(__file__).parents[2]
 CLIENT = ROOT / "examples" / "serving" / "rest_client.py"
 
 
-def start(*arguments):
-    return subprocess.Popen(
-        [sys.executable, "-m", "keras_transformer", "serve", *arguments],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-    )
-
-
 def test_wrong_arguments_are_a_sentence(tmp_path, capsys):
     for arguments, said in (
         ((), "expected either EXPORTED or --run-dir"),
@@ -54,7 +43,14 @@ def test_a_server_answers_changes_over_and_finishes_what_it_took(
 ):
     folder = tmp_path / "small"
     shutil.copytree(exported, folder / "17")
-    process = start(folder, "--port", "0", "--cors", "https://Example.org")
+    command = [sys.executable, "-m", "keras_transformer", "serve", folder]
+    process = subprocess.Popen(
+        [*command, "--port", "0", "--cors", "https://Example.org"],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+    )
     try:
         line = process.stderr.readline()
         url = re.fullmatch(

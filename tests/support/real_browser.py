@@ -37,3 +37,16 @@ def launched():
         )
         yield browser
         browser.close()
+
+
+def watch(context, asked, complaints):
+    """Note what the pages of a context ask for, and what they complain of."""
+    context.on("request", lambda request: asked.append(request.url))
+    context.on("weberror", lambda error: complaints.append(str(error.error)))
+    context.on(
+        "console",
+        lambda message: (
+            message.type in ("error", "warning")
+            and complaints.append(message.text)
+        ),
+    )

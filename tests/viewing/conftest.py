@@ -2,6 +2,7 @@
 
 import pytest
 from random_explanations import make_explanation
+from real_browser import watch
 
 
 @pytest.fixture(scope="session")
@@ -21,15 +22,7 @@ def opened(browser, tmp_path):
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(10_000)
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on(
-            "console",
-            lambda message: (
-                message.type in ("error", "warning")
-                and complaints.append(message.text)
-            ),
-        )
+        watch(context, asked, complaints)
         page.goto(path.as_uri())
         if options.get("java_script_enabled", True):
             page.locator(".viewer .grid button").first.wait_for()
