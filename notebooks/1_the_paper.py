@@ -84,6 +84,8 @@ print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}")
 print("GPU:", ", ".join(gpus) or "none; the CPU will do")
 
 # %%
+import logging
+
 import keras
 import matplotlib.pyplot as plt
 import numpy as np
@@ -595,6 +597,8 @@ plt.show()
 # next is not there yet.
 
 # %%
+# The log would say that a search with `Peeking` is slow: it has no cached step.
+logging.getLogger("keras_transformer").setLevel("ERROR")
 right = {}
 for name, model in models.items():
     translator = kt.Translator(model, tokenizer)

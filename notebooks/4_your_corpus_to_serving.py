@@ -260,14 +260,14 @@ existed = run_dir.exists()
 dry = subprocess.run(
     [*command, "--dry-run"], capture_output=True, text=True, check=True
 )
-about_the_model, about_the_time = dry.stdout.split("\nTime, ")
+about_the_model, about_the_time = dry.stdout.split("\nTime and memory, ")
 print("\n" + about_the_model.replace(f"{pathlib.Path.cwd()}/", ""))
 
 assert "hours" in about_the_time
 assert run_dir.exists() == existed  # Nothing was written.
 
 # %% [markdown]
-# Below that it printed the time: seconds a step, tokens a second, hours in all.
+# Below that it printed seconds a step, tokens a second, memory, hours in all.
 # Those depend on the machine and are not shown here; `print(dry.stdout)` has
 # them. Look at two lines before you begin. The *peak memory* is that of the
 # longest batch. If it does not fit into the GPU's, `accumulate=4` runs each
