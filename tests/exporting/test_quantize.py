@@ -12,10 +12,10 @@ from session_loader import Served, operators
 from small_models import of_rounded_weights
 
 from keras_transformer.config import UserError
+from keras_transformer.decoding import frozen_weights
 from keras_transformer.exporting import saved_model as serving
 from keras_transformer.machine import devices
 from keras_transformer.run import Run
-from keras_transformer.translation import loading
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
 
@@ -267,7 +267,7 @@ def test_an_old_processor_refuses_what_would_crash_or_overflow(
 def test_where_there_are_no_such_operators_the_portable_form_is_written(
     small_translator, tmp_path, monkeypatch, one_signature
 ):
-    monkeypatch.setattr(loading, "can_pack", lambda: False)
+    monkeypatch.setattr(frozen_weights, "can_pack", lambda: False)
     path = serving.export(small_translator, tmp_path, search=GREEDY)
     assert is_portable(path)
     with pytest.raises(UserError, match="int8 needs its operators"):

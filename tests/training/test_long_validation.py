@@ -79,15 +79,17 @@ def test_a_book_on_one_line_ends_neither_training_nor_evaluation(
 ):
     run_dir = with_a_book / "run"
     train(with_a_book, run_dir, 3, caplog)
-    argv = [f"--run-dir={run_dir}", f"--json={run_dir / 'j'}"]
-    assert main(["evaluate", *argv]) == 0
+    assert main(["evaluate", f"--run-dir={run_dir}"]) == 0
 
     assert "could not be validated" not in caplog.text
     assert caplog.text.count("val: 1 of 23 pairs are cut in every") == 1
     assert final_result(run_dir).validation.keys() == {"average", "last"}
     assert "Cut 1 of 17 texts after 256 tokens: number 2." in caplog.text
+    scores = json.loads(
+        (run_dir / "evaluation" / "test" / "scores.json").read_text()
+    )
     # Every sentence counts.
-    assert json.loads((run_dir / "j").read_text())["sentences"] == 17
+    assert scores["sentences"] == 17
     # The log does not hold the book either.
     assert max(len(r.getMessage()) for r in caplog.records) < 2_000
 
