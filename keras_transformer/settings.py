@@ -5,11 +5,11 @@ its default, range, help and symbol. Checks, refusals, flags, signatures and
 docstrings are made from the fields.
 """
 
+import contextlib
 import dataclasses
 import difflib
 import functools
 import inspect
-import math
 import numbers
 import os
 import pathlib
@@ -127,7 +127,7 @@ def checked_value(field: dataclasses.Field, value: Any) -> Any:
         if is_one or not isinstance(value, Iterable):
             raise SettingError(field.name, about.several, value)
         return tuple(of_kind(field.name, kind, item) for item in value)
-    if about.or_object and _as(kind, value) is None:
+    if about.or_object and value is not None and _as(kind, value) is None:
         return value
     converted = of_kind(field.name, kind, value)
     if about.choices and converted not in about.choices:
@@ -141,7 +141,7 @@ def checked_value(field: dataclasses.Field, value: Any) -> Any:
 # The first whole number that an int64 of TensorFlow cannot be.
 TOO_LARGE = 2**63
 _KINDS = {
-    int: "a whole number below 2^63",
+    int: "a whole number",
     float: "a number",
     bool: "True or False",
     str: "text",
@@ -168,11 +168,15 @@ def _as(kind: type, value: Any) -> Any:
     """Convert `value` to `kind`; return None if it is something else."""
     if kind in (int, float):
         is_one = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        if is_one and not TOO_LARGE <= abs(value) < math.inf:
-            return kind(value) if kind is float or value % 1 == 0 else None
+        if not is_one or (kind is int and value % 1 != 0):
+            return None
+        with contextlib.suppress(OverflowError):  # It has 400 digits.
+            return kind(value)
         return None
     if kind is pathlib.Path and isinstance(value, str | os.PathLike):
         return pathlib.Path(value)
+    if kind is bool and type(value).__name__ == "bool":  # NumPy's, too.
+        return bool(value)
     return value if kind is Any or isinstance(value, kind) else None
 
 
@@ -181,6 +185,8 @@ def _check_range(name: str, value: float, within: str) -> None:
     is_low = within[0] == "[" and value == low
     is_high = within[-1] == "]" and value == high
     if low < value < high or is_low or is_high:  # NaN is nowhere.
+        if isinstance(value, int) and value >= TOO_LARGE:
+            raise SettingError(name, "below 2^63", value)
         return
     expected = f"in {within}"
     if within.endswith("inf)"):

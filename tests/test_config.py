@@ -56,7 +56,8 @@ def test_a_run_comes_back_as_it_was_saved(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "minutes, steps, every", [(2.5, None, "2.5m"), (2.5, 17, "17")]
+    "minutes, steps, every",
+    [(2.5, None, "2.5m"), (1e6, None, "1000000m"), (2.5, 17, "17")],
 )
 def test_an_older_run_says_when_it_saves_in_two_settings(
     tmp_path, minutes, steps, every
@@ -178,6 +179,7 @@ def test_a_run_of_an_older_version_is_read_without_settings_that_went(
 REFUSED = [
     (ModelConfig, "dropout", 1.0, "in [0, 1)"),
     (ModelConfig, "activation", "gleu", "gelu"),
+    (ModelConfig, "activation", None, "text"),
     (ModelConfig, "norm_epsilon", float("nan"), "above 0"),
     (ModelConfig, "norm_first", "no", "True or False"),
     (ModelConfig, "d_model", 7, "even"),

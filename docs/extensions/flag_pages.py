@@ -16,7 +16,7 @@ from keras_transformer.config import (
     Search,
     TrainingConfig,
 )
-from keras_transformer.settings import setting_of, within_of
+from keras_transformer.settings import kind_of, setting_of
 
 REFERENCE = pathlib.Path(__file__).parents[1] / "reference"
 
@@ -132,7 +132,8 @@ def _settings() -> str:
             about = setting_of(field)
             described = about.described()
             allowed = ""
-            within = within_of(field)
+            is_count = kind_of(field) is int
+            within = about.within or ("[1, inf)" if is_count else None)
             if within and within not in described:
                 least = "at least" if within[0] == "[" else "above"
                 allowed = f"; {least} {within[1:].split(',')[0]}"

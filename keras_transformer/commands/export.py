@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _export_to_ctranslate2(args: argparse.Namespace) -> None:
     for name, value in vars(args).items():
-        if name in _OF_EVERY_FORMAT or value in (None, False):
+        if name in _OF_EVERY_FORMAT or value is None or value is False:
             continue
         args.parser.error(
             f"{flags.flag(name)} belongs to --format savedmodel; leave it out "

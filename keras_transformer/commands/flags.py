@@ -157,7 +157,7 @@ def add_sampling_flags(parser: argparse.ArgumentParser) -> None:
 def prepare(args: argparse.Namespace, n_best: int = 1) -> tuple["Run", Search]:
     """Open the run `--run-dir` with the weights and the search of the flags.
 
-    It loads TensorFlow only with the model, so that other mistakes show before.
+    It loads TensorFlow only with the model, so that most mistakes show before.
     """
     from keras_transformer.run import Run
 

@@ -166,8 +166,9 @@ def keep_exported(run: "Run", output: pathlib.Path) -> None:
         if kept and made and kept.how == made.how:
             # Another process may have removed it.
             shutil.rmtree(path, ignore_errors=True)
-    elif kept.shortlist == now.shortlist and kept.scores != now.scores:
-        # The run was evaluated since.
+    elif kept.shortlist != now.shortlist or not now.scores:
+        return
+    elif kept.scores != now.scores:  # The run was evaluated since.
         dataclasses.replace(kept, scores=now.scores).save(path)
 
 
@@ -188,6 +189,11 @@ def _served_run(args: argparse.Namespace) -> "Run | None":
             "Expected the folder of all versions of an export, received "
             f"{args.exported}, which is one version; give "
             f"{args.exported.absolute().parent}."
+        )
+    if not args.exported.is_dir():
+        raise UserError(
+            f"Expected the folder of an export, found none at {args.exported}; "
+            "write one with keras-transformer export."
         )
     return None
 

@@ -9,7 +9,8 @@ from typing import Any
 from keras_transformer.config import SettingError, UserError
 
 Pair = tuple[str, str]
-# The path, size and time of each file that a text is made of.
+# The path, size and time of each file that a text is made of; in memory the
+# name of a split, the number of its pairs and their checksum.
 State = list[list[Any]]
 MEMORY = "memory"  # The name of a corpus without one.
 # File or split names that an error lists.

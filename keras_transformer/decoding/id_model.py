@@ -94,7 +94,7 @@ class IdModel:
         self.models: tuple[Any, ...] = tuple(models) if several else (models,)
         if not self.models:
             raise SettingError("models", "at least one model", models)
-        self._able = [_abilities_of(model, ids) for model in self.models]
+        self._able = [_abilities_of(model) for model in self.models]
         self.vocab_size: int = self._able[0].vocab_size
         self.frozen = frozen
         self.shortlist = shortlist
@@ -406,7 +406,7 @@ class IdModel:
         return tf.reduce_sum(tf.cast(ids != self.ids.pad, tf.int32), axis=-1)
 
 
-def _abilities_of(model: Model, ids: SpecialIds) -> Abilities:
+def _abilities_of(model: Model) -> Abilities:
     """Find what a model can do beyond a call; a plain one can do all."""
     if type(model) is Transformer:
         parts = model.embedding, model.decoder, *model.decoder.layers
@@ -414,7 +414,7 @@ def _abilities_of(model: Model, ids: SpecialIds) -> Abilities:
             return Abilities(model.vocab_size, CachedSteps)
     from keras_transformer.decoding import own_models
 
-    return own_models.abilities_of(model, ids)
+    return own_models.abilities_of(model)
 
 
 class _StepsTogether:

@@ -82,10 +82,9 @@ def logits_of(model: Any, inputs: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
     return model(inputs)
 
 
-def abilities_of(model: Any, ids: SpecialIds) -> Abilities:
+def abilities_of(model: Any) -> Abilities:
     """Check a model, and find what it can do beyond a call."""
     size = _check_model(model)
-    warn_of_padding(model, ids)
     steps = CachedSteps if has_cached_step(model) else WholeSteps
     of_features = isinstance(model, Transformer) and _written_with(
         type(model), "features", ("call",)

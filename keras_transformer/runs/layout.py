@@ -129,6 +129,7 @@ def check_lock(run_dir: str | os.PathLike) -> None:
 
 def _take(path: pathlib.Path) -> int | None:
     """Lock the file; return its descriptor, or None if locks fail."""
+    failed: OSError = FileNotFoundError(str(path))
     for _ in range(100):  # Another holder may remove file and directory.
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -340,7 +340,8 @@ def _convert(training: dict[str, Any]) -> None:
     minutes = training.pop("checkpoint_minutes", None)
     steps = training.pop("checkpoint_steps", None)
     if steps or minutes:
-        training["checkpoint_every"] = str(steps or f"{minutes:g}m")
+        in_minutes = f"{minutes or 0:f}".rstrip("0").rstrip(".") + "m"
+        training["checkpoint_every"] = str(steps or in_minutes)
     if training.get("length_growth", 0) is None:  # The default.
         del training["length_growth"]
 

@@ -12,9 +12,7 @@ class Limits:
     """Bounds; a server refuses what is beyond."""
 
     max_texts: int = setting(2_048, "most texts or sentences in a request")
-    max_body_bytes: int = setting(
-        1 << 20, "most bytes in a request, compressed or not"
-    )
+    max_body_bytes: int = setting(1 << 20, "most bytes in a request")
     timeout: float = setting(
         120.0,
         "time from the last byte of a request until its answer",

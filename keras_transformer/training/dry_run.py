@@ -109,7 +109,6 @@ def planned(session: Session) -> tuple[Session, BatchPlan, list[Row]]:
         for pair in looking.watch(corpus.pairs(run.train_split)):
             if len(head) < HEAD_PAIRS:
                 head.append(pair)
-        session = dataclasses.replace(session, run=run)
     splits = {run.train_split: head, run.validation_split: head[:1]}
     text = open_corpus(splits, run.source_lang, run.target_lang)
     with tempfile.TemporaryDirectory() as name:

@@ -207,14 +207,16 @@ def understand(**arguments: Any) -> Session:
         if run_dir is None:
             run_dir = pathlib.Path("runs", preset)
             begun = begun_config(run_dir)
+            if begun and isinstance(session.corpus, str | os.PathLike):
+                corpus = _opened(session, begun)  # In its languages.
     session = dataclasses.replace(session, run_dir=run_dir, corpus=corpus)
     if begun:
         return session_of_begun(begun, session)
     if corpus is None:
         raise UserError(
             "Expected a `corpus` to train on, or a run that has begun in "
-            f"`run_dir`, found none in {run_dir}; give demo, a folder, "
-            "tfds:NAME or pairs of texts."
+            "`run_dir`, found none; give demo, a folder, tfds:NAME or pairs of "
+            "texts."
         )
     settings = session.given()
     if session.tokenizer is None and session.init_from is None:

@@ -82,8 +82,10 @@ def read_pairs(
 ) -> list[Any]:
     """Call a graph with batches of pairs; return what it says of each."""
     if max_source_length is not None:
-        whole_number("max_source_length", max_source_length, least=2)
-    whole_number("batch_tokens", batch_tokens)
+        max_source_length = whole_number(
+            "max_source_length", max_source_length, least=2
+        )
+    batch_tokens = whole_number("batch_tokens", batch_tokens)
     tokenizer = translator.tokenizer
     source, _ = source_ids(tokenizer, pairs[0], max_source_length)
     target = tokenizer.target.tokenize(pairs[1])

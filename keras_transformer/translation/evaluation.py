@@ -172,6 +172,8 @@ def evaluate(
     tokenize: str,
 ) -> Evaluation:
     """Translate a test set, score it, and write all to a folder."""
+    for old in folder.glob("reference*.txt"):  # There may be fewer now.
+        old.unlink()
     # An unwritable place shows before the work.
     _write_texts(folder, test_set.texts())
     translations, speed = translate(

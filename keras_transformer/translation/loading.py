@@ -29,12 +29,12 @@ def load(runs: Runs, weights: Weights) -> Translator:
                 f"not that of {first}; train it with --tokenizer "
                 f"{first / TOKENIZER_FILE}."
             )
-    loaded = [averaging.load(path, weights.average, its) for path, its in runs]
     words = None
-    if weights.shortlist:
+    if weights.shortlist:  # A wrong one shows before the weights are loaded.
         from keras_transformer.translation import lexicon
 
         words = lexicon.read(weights.shortlist, tokenizer)
+    loaded = [averaging.load(path, weights.average, its) for path, its in runs]
     models, frozen = freeze([model for model, _ in loaded], weights.precision)
     chosen = tuple(taken for _, taken in loaded)
     weights = dataclasses.replace(weights, chosen=chosen)

@@ -63,9 +63,9 @@ class Batching:
     progress: Callable[[int, int], None] | None = None
 
     def __post_init__(self) -> None:
-        whole_number("batch_tokens", self.batch_tokens)
-        if self.parallel is not None:
-            whole_number("parallel", self.parallel)
+        for name in ("batch_tokens", "parallel"):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, whole_number(name, value))
 
     def searches(self, models: Iterable[Any], texts: int) -> int:
         """Choose how many batches are searched at the same time."""

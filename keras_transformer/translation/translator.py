@@ -17,6 +17,7 @@ from keras_transformer.config import MAX_SOURCE_LENGTH, Search, UserError
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.id_model import IdModel, Model
+from keras_transformer.model import Transformer
 from keras_transformer.runs.weights import Weights
 from keras_transformer.settings import did_you_mean, of_kind, overridden
 from keras_transformer.translation.text_batches import (
@@ -105,6 +106,11 @@ class Translator:
                 "`model` and `tokenizer` must share one vocabulary. Received: "
                 f"{self.id_model.vocab_size} and {tokenizer.vocab_size} pieces"
             )
+        for each in self.id_model.models:
+            if not isinstance(each, Transformer):
+                from keras_transformer.decoding import own_models
+
+                own_models.warn_of_padding(each, tokenizer.ids)
         # Of ids only: a graph that holds the tokenizer becomes useless once
         # `tf.random.set_seed` has unloaded its vocabulary.
         self._graphs: dict[Any, Callable] = {}

@@ -232,6 +232,14 @@ def test_pairs_in_memory_are_a_corpus():
     assert other.state_of("train") != corpus.state_of("train")
 
 
+def test_other_pairs_of_the_same_number_are_another_text():
+    one, same, other = (
+        open_corpus({"train": [("a", word)]}).state_of("train")
+        for word in ("b", "b", "c")
+    )
+    assert one == same != other
+
+
 def test_an_open_corpus_stays_what_it_is():
     corpus = open_corpus([("one", "un")], "en", "fr")
     assert open_corpus(corpus, "en", "fr") is corpus

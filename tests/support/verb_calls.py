@@ -6,7 +6,7 @@ import sys
 import numpy as np
 
 from keras_transformer import __main__
-from keras_transformer.translation.translator import Hypothesis
+from keras_transformer.translation.translator import Hypothesis, Translator
 
 ENGLISH = [
     "a small dog runs across the meadow",
@@ -67,29 +67,29 @@ def replace_translator(monkeypatch, translate=say_a):
     given = {}
 
     class Replacement:
-        @classmethod
-        def of(cls, *arguments):
-            return cls()
-
         def n_best(self, texts, search, batching, prefixes, split_sentences):
             given.update(search=search, prefixes=prefixes)
             given.update(parallel=batching.parallel)
             return translate(texts), np.zeros(len(texts), bool)
 
-    home = "keras_transformer.translation.translator.Translator"
-    monkeypatch.setattr(home, Replacement)
+    home = "keras_transformer.translation.loading.load"
+    monkeypatch.setattr(home, lambda *_: Replacement())
     return given
 
 
 def replace_search(monkeypatch, translate=say_a):
     """Let a function find translations for a `Translator` that is real."""
 
-    def find(self, texts, *how):
-        found = translate([text.decode() for text in texts])
-        return found, np.zeros(len(texts), bool)
+    n_best = Translator.n_best
 
-    home = "keras_transformer.translation.translator.Translator._found"
-    monkeypatch.setattr(home, find)
+    def find(self, texts, *search, split_sentences=None, **how):
+        if split_sentences:
+            how["split_sentences"] = True
+            return n_best(self, texts, *search, **how)
+        texts = list(texts)
+        return translate(texts), np.zeros(len(texts), bool)
+
+    monkeypatch.setattr(Translator, "n_best", find)
 
 
 def on_one_line(text):
