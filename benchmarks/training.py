@@ -2,11 +2,9 @@
 
     PYTHONPATH=. python benchmarks/training.py --corpus F --bench F --rounds 3
 
-The folder of --corpus holds the Multi30k text (train.en, train.de), that of
---bench opennmt_train.py and torch_train.py. OpenNMT-tf runs where .peers/onmt
-exists, PyTorch's nn.Transformer where .peers/torch does. Each measurement is a
-process of its own; a round runs every one of them once. The table gives
-medians over the rounds.
+--corpus has Multi30k's train.en and train.de, --bench the peers' programs.
+OpenNMT-tf runs where .peers/onmt exists, PyTorch where .peers/torch does, each
+in a process of its own. The table gives medians over the rounds.
 """
 
 import argparse
@@ -38,7 +36,7 @@ def matmul_rate():
     report(gflops_per_second=2 * 4096**3 / seconds / 1e9)
 
 
-def fixed_work(preset, work, replicas=1, xla=False):
+def fixed_work(preset, work, replicas=1):
     """Make a model, one batch, and a dataset that repeats the batch."""
     import numpy as np
     import tensorflow as tf
@@ -53,7 +51,7 @@ def fixed_work(preset, work, replicas=1, xla=False):
         strategy = tf.distribute.MirroredStrategy(devices)
     rows, length, vocab_size = work
     with strategy.scope():
-        model = make_model(preset, vocab_size, xla)
+        model = make_model(preset, vocab_size)
     ids = np.random.default_rng(0).integers(4, vocab_size, (3, rows, length))
     source, target_in, target = ids.astype("int32")
     batch = ((source, target_in), target)
@@ -63,11 +61,11 @@ def fixed_work(preset, work, replicas=1, xla=False):
     return model, batch, share_rows(strategy, dataset)
 
 
-def step(preset, work, replicas=1, xla=False):
+def step(preset, work, replicas=1):
     """Time our step on one fixed batch, in a bare loop and in `fit`."""
     import tensorflow as tf
 
-    model, batch, dataset = fixed_work(preset, work, replicas, xla)
+    model, batch, dataset = fixed_work(preset, work, replicas)
     rows, length, _ = work
     start = time.perf_counter()
     model.fit(dataset, steps_per_epoch=1, verbose=0)
@@ -96,7 +94,7 @@ def multi30k(run_dir):
     from keras_transformer.presets import PRESETS
 
     plan = BatchPlan(records(run_dir), 4_096, seed=1)
-    model = make_model("tiny", TINY[2], False, PRESETS["tiny"].model.dropout)
+    model = make_model("tiny", TINY[2], PRESETS["tiny"].model.dropout)
     steps = 100
     seconds = seconds_in_fit(model, batching.stream(plan), steps, sum)
     tokens = sum(
@@ -137,7 +135,7 @@ def seconds_in_fit(model, dataset, steps, reduce=statistics.median):
     return reduce(b - a for a, b in zip(times, times[1:], strict=False))
 
 
-def make_model(preset, vocab_size, xla, dropout=None):
+def make_model(preset, vocab_size, dropout=None):
     import keras
 
     from keras_transformer.losses import SmoothedCrossEntropy
@@ -151,7 +149,7 @@ def make_model(preset, vocab_size, xla, dropout=None):
     if dropout is not None:
         sizes["dropout"] = dropout
     model = Transformer(**sizes)
-    model.compile(Adam(1e-4), SmoothedCrossEntropy(0.1), jit_compile=xla)
+    model.compile(Adam(1e-4), SmoothedCrossEntropy(0.1))
     model.optimizer.build(model.trainable_variables)
     return model
 
@@ -255,7 +253,6 @@ PARTS = {
     "base 2 replicas": lambda _: step("base", BASE, replicas=2),
     "tiny": lambda _: step("tiny", TINY),
     "tiny 2 replicas": lambda _: step("tiny", TINY, replicas=2),
-    "tiny xla": lambda _: step("tiny", TINY, xla=True),
     "multi30k": multi30k,
 }
 
