@@ -24,6 +24,7 @@ from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig, load_vocabulary
 from keras_transformer.training import workers
+from keras_transformer.training.display import shorter_warm_up
 from keras_transformer.training.request import Session
 
 logger = logging.getLogger("keras_transformer")
@@ -147,9 +148,11 @@ def warn_of_warm_up(recipe: TrainingConfig, steps: int) -> None:
     if steps < recipe.warmup_steps:
         logger.warning(
             "%d updates end inside the warm-up of %d, where the learning rate "
-            "still rises: lower `warmup_steps`, or train for longer.",
-            steps,
-            recipe.warmup_steps,
+            "still rises: train for longer, or with %s.",
+            *(steps, recipe.warmup_steps),
+            shorter_warm_up(
+                steps, recipe.warmup_steps, recipe.learning_rate_scale
+            ),
         )
 
 

@@ -162,11 +162,23 @@ class TrainingDisplay:
             self.has_warned = True
             logger.warning(
                 "At this speed %g minutes end after about %d updates, inside "
-                "the warm-up of %d, where the learning rate still rises: "
-                "lower `warmup_steps` in another `run_dir`, or train for "
-                "longer.",
+                "the warm-up of %d, where the learning rate still rises: train "
+                "for longer or, in another `run_dir`, with %s.",
                 *(self.minutes, steps, self.schedule.warmup_steps),
+                shorter_warm_up(
+                    steps, self.schedule.warmup_steps, self.schedule.scale
+                ),
             )
+
+
+def shorter_warm_up(steps: int, warmup_steps: int, scale: float) -> str:
+    """Advise a warm-up for few updates that keeps the peak of equation 3."""
+    shorter = max(steps // 4, 1)
+    scale *= (shorter / warmup_steps) ** 0.5
+    return (
+        f"`warmup_steps` {shorter} and `learning_rate_scale` {scale:.3g}, "
+        "which keeps the highest rate"
+    )
 
 
 @dataclasses.dataclass(eq=False)

@@ -50,10 +50,10 @@ ENOUGH_FOR_BASE = 100_000
 class Session:
     """A training as it was asked for, and what that makes of it.
 
-    A later session may choose `minutes`, `strategy`, `accumulate` and
-    `callbacks` anew; all else stays as the run began. Every update has the same
-    batch and learning rate. Another `strategy` or `accumulate` changes the
-    draws of dropout and the rounding of sums.
+    A later session may choose `minutes`, `strategy`, `accumulate`, `callbacks`
+    and the settings that may change, such as `steps`, anew. Every update has
+    the same batch and learning rate. Another `strategy` or `accumulate` changes
+    the draws of dropout and the rounding of sums.
 
     The `settings` are those given of the model, its training and its search;
     `run` is what they make of it or, of a begun run, its `config.json` with

@@ -1,5 +1,6 @@
 import math
 import os
+import re
 import signal
 import types
 
@@ -14,6 +15,7 @@ from keras_transformer.runs.history import History, read_history
 from keras_transformer.training.display import (
     FIGURES,
     TrainingDisplay,
+    shorter_warm_up,
 )
 from keras_transformer.training.loop import Stop
 
@@ -90,6 +92,14 @@ def test_lines_come_often_at_first_and_tell_that_the_minutes_are_too_few(
     expected = ["At this speed 2 minutes end after about 181 updates,"]
     found = [text.partition(" inside")[0] for text in caplog.messages]
     assert found == (expected if warns else [])
+
+
+def test_a_shorter_warm_up_is_advised_with_the_scale_that_keeps_the_peak():
+    advice = shorter_warm_up(1_790, 2_000, 2.8)
+    warmup, scale = (float(x) for x in re.findall(r"` ([\d.]+)", advice))
+    # The highest rate of equation 3 is where its two branches meet.
+    assert scale * warmup**-0.5 == pytest.approx(2.8 * 2_000**-0.5, rel=1e-2)
+    assert warmup < 1_790 / 2
 
 
 def test_history_forgets_what_came_after_the_resumed_step(tmp_path):
