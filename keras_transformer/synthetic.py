@@ -9,15 +9,14 @@ pairs have a machine's sentences as sources and real ones as targets (Sennrich
 et al., 2016), and train a model beside real pairs.
 """
 
-import contextlib
 import dataclasses
+import functools
 import hashlib
-import itertools
 import json
 import logging
 import os
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from keras_transformer.config import Search, UserError
@@ -25,7 +24,6 @@ from keras_transformer.data import lines
 from keras_transformer.data.texts import Pair, checked_texts
 from keras_transformer.machine import exhaustion, files
 from keras_transformer.run import Run
-from keras_transformer.runs import layout
 from keras_transformer.runs.layout import DISTILLED, TOKENIZER_FILE
 from keras_transformer.runs.run_config import begun_config, load_vocabulary
 from keras_transformer.train_run import train
@@ -33,12 +31,13 @@ from keras_transformer.training.preparation import check_tags
 from keras_transformer.training.request import log_shown, understand
 from keras_transformer.translation.display import SentenceDisplay
 from keras_transformer.translation.text_batches import Batching
-from keras_transformer.translation.translator import Translator
+from keras_transformer.translation.unfinished import (
+    chunks,
+    deciding,
+    unfinished,
+)
 
-# Texts that are translated before they are written.
-CHUNK = 1_000
 _ORIGIN = "origin.json"
-_CHUNKS = "translations"
 _LESS_MEMORY = "end other programs that need it"
 
 logger = logging.getLogger("keras_transformer")
@@ -56,7 +55,7 @@ def distill(
     `run_dir/distilled`, a corpus with the validation split and, if there is
     one, the split `test` of the original. Sources that are longer than the
     teacher reads are left out, and the log counts them. The same call again
-    resumes after the last 1,000 texts that were translated.
+    resumes after the last 4,000 texts that were translated.
 
     Example:
         kt.distill("runs/big", "runs/student", corpus="my-text", preset="tiny")
@@ -102,25 +101,21 @@ def distill(
         arguments["symbols"] = asked.run.symbols
     split, validation = asked.run.splits
     corpus.find(validation, "validation_split")
-    pairs = list(corpus.pairs(split, "train_split"))
     # Its validation text is a split of the folder then.
     of_student = {**arguments, "corpus": None, "validation_share": None}
     if begun:  # Which may refuse settings: before the work.
         understand(run_dir=run_dir, **of_student)
-    with log_shown(), layout.only_writer(run_dir):
+    copied = {validation, *({"test"} & {*corpus.splits})}
+    with log_shown():
         _make(
             folder,
             teacher,
-            [source for source, _ in pairs],
+            [source for source, _ in corpus.pairs(split, "train_split")],
             dataclasses.replace(
                 run.search, n_best=1, max_source_length=run.training.max_length
             ),
             split,
-            {
-                name: corpus.pairs(name)
-                for name in {validation, *({"test"} & {*corpus.splits})}
-            },
-            text=_checksum(itertools.chain.from_iterable(pairs)),
+            {name: corpus.pairs(name) for name in copied},
         )
     return train(run_dir, **{**of_student, "corpus": folder})
 
@@ -146,7 +141,7 @@ def backtranslate(
 
     The folder has the split `train` alone. Texts that are blank, or longer than
     the run reads, are left out, and the log counts them. The same call again
-    resumes after the last 1,000 texts that were translated.
+    resumes after the last 4,000 texts that were translated.
 
     Example:
         kt.backtranslate("runs/de-en", "more.de", "backtranslated")
@@ -173,8 +168,7 @@ def backtranslate(
     """
     if not isinstance(reverse, Run):
         reverse = Run(reverse)
-    run, folder = reverse.config, pathlib.Path(os.path.abspath(output))
-    lock_folder = folder.with_name(f"{folder.name}.lock")
+    run, folder = reverse.config, pathlib.Path(output)
     options.setdefault("max_source_length", run.longest_source)
     search = dataclasses.replace(run.search, **options)
     if isinstance(text, str | os.PathLike):
@@ -185,20 +179,14 @@ def backtranslate(
     if not texts:
         raise UserError("Expected texts as `text`, received none.")
 
-    with log_shown(), layout.only_writer(lock_folder):
+    with log_shown():
         logger.info(
             "Reading text in %s, writing its translations into %s: pairs to "
             "train %s to %s.",
             *(run.source_lang, run.target_lang) * 2,
         )
-        _make(
-            *(folder, reverse, texts, search, "train", {}, parallel),
-            text=_checksum(texts),
-        )
-    # A process that was killed has left it.
-    with contextlib.suppress(OSError):
-        lock_folder.rmdir()
-    return pathlib.Path(output)
+        _make(folder, reverse, texts, search, "train", {}, parallel)
+    return folder
 
 
 def _make(
@@ -209,101 +197,69 @@ def _make(
     split: str,
     others: Mapping[str, Iterable[Pair]],
     parallel: int | None = None,
-    **origin: Any,
 ) -> None:
     """Write a corpus of texts and their translations, unless it is there.
 
-    `others` are splits to copy. Until the corpus is complete it is
-    `FOLDER.unfinished`, where every chunk of texts has a file: a process that
-    is killed loses one, and the next takes the others up. A folder of another
-    `origin`, which is of a model, a text and so on, is refused.
+    `others` are splits to copy.
     """
-    growing = folder.with_name(f"{folder.name}.unfinished")
-    identity, words = run.chosen().identity, run.weights.shortlist
-    if words:
-        lines.open_file(words, "`shortlist`").close()
-    origin |= {
-        "model": identity,
-        "precision": run.weights.precision,
-        "shortlist": words and files.checksum(words),
-        **dataclasses.asdict(search),
-    }
-    for place in (folder, growing):
-        if place.exists():
-            _check_origin(place, origin)
+    text = hashlib.blake2b(json.dumps(texts).encode(), digest_size=16)
+    origin = {"text": text.hexdigest()}
     if folder.exists():
-        if (folder / _CHUNKS).exists():  # A process was killed before that.
-            files.remove(folder / _CHUNKS)
+        _check_origin(folder, origin | deciding(run.chosen(), search))
         return
-    # The same chunks after a kill, so the same roundings in a batch.
-    chunks = {
-        growing / _CHUNKS / f"{first:09}": texts[first : first + CHUNK]
-        for first in range(0, len(texts), CHUNK)
-    }
-    left = {path: of for path, of in chunks.items() if not path.exists()}
-    if left:
-        total = len(texts)
-        done = total - sum(map(len, left.values()))
-        translator = _load(run, identity)
-        logger.info("Translating %d of %d texts.", total - done, total)
-        with SentenceDisplay(total, done=done) as display:
-            for path, chunk in left.items():
-                found, are_cut = translator.n_best(
-                    chunk, search, Batching(parallel=parallel, progress=display)
+    translator = run.translator()
+    origin |= deciding(translator.weights, search)
+    logger.info("Translating %d texts.", len(texts))
+    with unfinished(folder) as kept:
+        with SentenceDisplay(len(texts)) as display:
+            batching = Batching(parallel=parallel, progress=display)
+
+            def translated(chunk: list[str]) -> Iterator[bytes]:
+                n_best, are_cut = translator.n_best(chunk, search, batching)
+                for (best, *_), is_cut in zip(n_best, are_cut, strict=True):
+                    yield _line("" if is_cut else best.text)
+
+            for chunk in chunks(texts):
+                was_there = kept.add(
+                    [origin, chunk], functools.partial(translated, chunk)
                 )
-                if not growing.exists():
-                    with files.whole(growing) as made:
-                        (made / _CHUNKS).mkdir(parents=True)
-                        (made / _ORIGIN).write_text(json.dumps(origin))
-                with files.open_whole(path) as file:
-                    for (best, *_), is_cut in zip(found, are_cut, strict=True):
-                        file.write(_line("" if is_cut else best.text))
-                display.end_chunk(len(chunk))
-    pairs: list[Pair] = []
-    for path, chunk in chunks.items():
-        with open(path, "rb") as file:
-            said = lines.read_lines(file, str(path))
-            of_chunk = zip(chunk, said, strict=True)
-            pairs += [pair for pair in of_chunk if pair[1].strip()]
-    if not pairs:
-        raise UserError(
-            "Expected translations, received empty ones alone; train the "
-            f"model for longer, and remove {growing}."
-        )
-    if left_out := len(texts) - len(pairs):
-        logger.warning(
-            "Left out %d of %d texts: blank, translated into nothing, or cut "
-            "by the search, which reads %s tokens.",
-            *(left_out, len(texts), search.max_source_length or "all"),
-        )
-    languages = run.config.source_lang, run.config.target_lang
-    for name, written in {split: pairs, **others}.items():
-        one, other = (growing / f"{name}.{language}" for language in languages)
-        with open(one, "wb") as sources, open(other, "wb") as targets:
-            for source, target in written:
-                sources.write(_line(source))
-                targets.write(_line(target))
-    files.give_name(growing, folder)
-    files.remove(folder / _CHUNKS)
+                display.end_chunk(len(chunk), was_there)
+        said = (line.decode().rstrip("\n") for line in kept.lines())
+        pairs = [
+            pair for pair in zip(texts, said, strict=True) if pair[1].strip()
+        ]
+        if not pairs:
+            raise UserError(
+                "Expected translations, received empty ones alone; train the "
+                "model for longer."
+            )
+        if left_out := len(texts) - len(pairs):
+            logger.warning(
+                "Left out %d of %d texts: blank, translated into nothing, or "
+                "cut by the search, which reads %s tokens.",
+                *(left_out, len(texts), search.max_source_length or "all"),
+            )
+        languages = run.config.source_lang, run.config.target_lang
+        with files.whole(folder) as made:
+            made.mkdir()
+            for name, written in {split: pairs, **others}.items():
+                rows = list(written)
+                for side, language in enumerate(languages):
+                    with open(made / f"{name}.{language}", "wb") as file:
+                        file.writelines(_line(row[side]) for row in rows)
+            (made / _ORIGIN).write_text(json.dumps(origin))
 
 
 def _check_origin(folder: pathlib.Path, origin: Mapping[str, Any]) -> None:
     """Refuse a folder of something else than these translations."""
     try:
-        found = dict(json.loads((folder / _ORIGIN).read_text("utf-8")))
-        if "teacher" in found:  # As older versions called it.
-            found["model"] = found.pop("teacher")
+        noted = dict(json.loads((folder / _ORIGIN).read_text("utf-8")))
     except (OSError, ValueError, TypeError):
         raise UserError(
             f"{folder} exists, and holds no translations made here; choose "
             "another place."
         ) from None
-    # Older versions noted what is no longer asked as false.
-    names = [
-        name
-        for name in {**found, **origin}
-        if (found.get(name) or None) != (origin.get(name) or None)
-    ]
+    names = [name for name, x in origin.items() if noted.get(name) != x]
     if names:
         raise UserError(
             f"{folder} holds translations of another {', '.join(names)} than "
@@ -311,25 +267,7 @@ def _check_origin(folder: pathlib.Path, origin: Mapping[str, Any]) -> None:
         )
 
 
-def _load(run: Run, noted: str) -> Translator:
-    """Load a run, whose weights must be those that were noted."""
-    translator = run.translator()
-    if translator.weights.identity != noted:
-        raise UserError(
-            f"The weights in {run.path} changed before they were loaded; begin "
-            "again when its training has ended."
-        )
-    return translator
-
-
 def _line(text: str) -> bytes:
     # A corpus may hold no NUL, which a sampled translation may.
     line = lines.on_one_line(text).replace("\0", " ")
     return f"{line}\n".encode("utf-8", "replace")
-
-
-def _checksum(texts: Iterable[str]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for text in texts:
-        digest.update(f"{text}\n".encode("utf-8", "replace"))
-    return digest.hexdigest()

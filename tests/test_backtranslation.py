@@ -2,7 +2,6 @@
 
 import functools
 import gzip
-import shutil
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ import sample_runs
 from translated_chunks import count_in_chunks, killed_after_a_chunk, read
 
 import keras_transformer as kt
-from keras_transformer.runs import checkpoints
 
 
 @pytest.fixture(scope="module")
@@ -85,25 +83,6 @@ def test_a_killed_one_translates_nothing_twice_and_ends_the_same(
     assert not translated
     with pytest.raises(kt.UserError, match="of another sampling than"):
         kt.backtranslate(reverse, text, tmp_path / "b")
-
-
-def test_weights_that_change_before_they_are_loaded_are_told(
-    tmp_path, monkeypatch
-):
-    source = sample_runs.digit_run("de", "en")
-    run = kt.Run(shutil.copytree(source, tmp_path / "run"))
-    load = kt.Run.translator
-
-    def while_it_trains(run):
-        model = load(run).model
-        model.compile("sgd", "mse")
-        checkpoints.save_checkpoint(run.path, model, checkpoints.Progress(471))
-        return load(run)
-
-    monkeypatch.setattr(kt.Run, "translator", while_it_trains)
-    with pytest.raises(kt.UserError, match="changed before they were loaded"):
-        kt.backtranslate(run, ["eins"], tmp_path / "back")
-    assert not (tmp_path / "back").exists()
 
 
 def test_a_folder_of_the_user_is_left_as_it_is(reverse, tmp_path, monkeypatch):

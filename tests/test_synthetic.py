@@ -1,17 +1,15 @@
 """Folders of translations: which pairs they hold, and what they are made of."""
 
-import contextlib
 import dataclasses
 import shutil
 
 import pytest
 
 import keras_transformer as kt
-from keras_transformer import synthetic
 from keras_transformer.__main__ import main
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.runs.weights import Weights
 from keras_transformer.training import dry_run
-from keras_transformer.translation.display import SentenceDisplay
 
 
 def killed(*_, **__):
@@ -19,6 +17,8 @@ def killed(*_, **__):
 
 
 class AtOnce:
+    weights = Weights()
+
     def n_best(self, texts, *_, **__):
         found = [[kt.Hypothesis(text.upper(), 0.0)] for text in texts]
         return found, [False] * len(texts)
@@ -58,55 +58,44 @@ def test_a_dry_run_costs_a_student_with_the_teachers_vocabulary(
 def test_a_zero_byte_or_half_a_surrogate_pair_leaves_a_corpus_to_read(
     small_run, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(synthetic, "_load", lambda *_: AtOnce())
+    monkeypatch.setattr(kt.Run, "translator", lambda _: AtOnce())
     texts = (text for text in ["two\0dogs", "\ud800 dog"])
     folder = kt.backtranslate(small_run, texts, tmp_path / "back")
     pairs = list(kt.open_corpus(folder).pairs("train"))
     assert pairs == [("two dogs", "TWO DOGS"), ("? dog", "? DOG")]
 
 
-@pytest.mark.parametrize("is_finished", [True, False])
 def test_translations_of_another_search_are_not_taken_up(
-    small_run, tmp_path, monkeypatch, is_finished
+    small_run, tmp_path, monkeypatch
 ):
     run = shutil.copytree(small_run, tmp_path / "run")
-    monkeypatch.setattr(synthetic, "_load", lambda *_: AtOnce())
-    listed = tmp_path / "words.txt"
-    listed.write_text("\tone two\n")
-
-    def make():
-        kt.backtranslate(
-            kt.Run(run, shortlist=listed), TEXTS, tmp_path / "back"
-        )
-
-    with monkeypatch.context() as patch:
-        if not is_finished:
-            patch.setattr(SentenceDisplay, "end_chunk", killed)
-        with contextlib.suppress(KeyboardInterrupt):
-            make()
-    assert (tmp_path / "back").exists() == is_finished
-    config = RunConfig.load(run)
+    monkeypatch.setattr(
+        AtOnce, "weights", property(lambda _: kt.Run(run).chosen())
+    )
+    monkeypatch.setattr(kt.Run, "translator", lambda _: AtOnce())
+    config, folder = RunConfig.load(run), tmp_path / "back"
+    kt.backtranslate(run, TEXTS, folder)
+    kt.backtranslate(run, TEXTS, folder)
     search = dataclasses.replace(config.search, beam_size=3)
     dataclasses.replace(config, search=search).save(run)
     with pytest.raises(kt.UserError, match="of another beam_size than"):
-        make()
+        kt.backtranslate(run, TEXTS, folder)
+    listed = tmp_path / "words.txt"
+    listed.write_text("\tone two\n")
     config.save(run)
-    listed.write_text("\tone three\n")
     with pytest.raises(kt.UserError, match="of another shortlist than"):
-        make()
+        kt.backtranslate(kt.Run(run, shortlist=listed), TEXTS, folder)
 
 
 def test_a_kill_before_the_first_translation_leaves_a_free_place(
     small_run, tmp_path, monkeypatch
 ):
     folder = tmp_path / "back"
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(synthetic, "_load", killed)
-        kt.backtranslate(small_run, ["one"], folder)
-    monkeypatch.setattr(synthetic, "_load", lambda *_: AtOnce())
+    monkeypatch.setattr(kt.Run, "translator", lambda _: AtOnce())
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(AtOnce, "n_best", killed)
         kt.backtranslate(small_run, ["one"], folder)
+    assert not [*tmp_path.iterdir()]
     kt.backtranslate(small_run, ["a"], folder)
     assert read(folder, "train.en") == ["a"]
     assert read(folder, "train.de") == ["A"]

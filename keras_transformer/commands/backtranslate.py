@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> None:
 
     The run of --run-dir translates in the reverse direction. The text becomes
     the target side of a corpus, its translations become the source side. The
-    same command again resumes after the last 1,000 texts that were translated.
+    same command again resumes after the last 4,000 texts that were translated.
     """
     reverse, search = flags.prepare(args)
     lines.open_file(args.text, "--text").close()

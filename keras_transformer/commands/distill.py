@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> None:
             --corpus my-text --preset tiny --run-dir runs/student
 
     The teacher's translations are kept in RUN_DIR/distilled. The same command
-    again resumes after the last 1,000 texts that were translated. All other
+    again resumes after the last 4,000 texts that were translated. All other
     flags are those of train, of which --run-dir is required.
     """
     if args.run_dir is None:

@@ -2,11 +2,14 @@
 
 import argparse
 import contextlib
+import functools
 import pathlib
 import sys
+from collections.abc import Iterator
 
 from keras_transformer.commands import command_line, flags, text_streams
 from keras_transformer.translation.display import SentenceDisplay
+from keras_transformer.translation.unfinished import chunks
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -37,17 +40,25 @@ def run(args: argparse.Namespace) -> None:
             *(args.source, "--source", args.target, "--target"), stack
         )
         # Before the work, so that an unwritable place shows at once.
-        output = text_streams.open_output(args.output, stack)
+        output = stack.enter_context(text_streams.open_output(args.output))
         translator = run.translator()
+        alpha = search.length_penalty
+
+        def scored(chunk: list[tuple[str, str]]) -> Iterator[bytes]:
+            sources, targets = zip(*chunk, strict=True)
+            for number in translator.score(
+                sources, targets, length_penalty=alpha
+            ):
+                yield b"%.4f\n" % number
+
         on_screen = not args.output and sys.stdout.isatty()
         progress = stack.enter_context(
             SentenceDisplay(total, bar=not on_screen)
         )
-        for chunk in text_streams.chunks(pairs):
-            scores = translator.score(
-                *zip(*chunk, strict=True), length_penalty=search.length_penalty
+        how = [translator.weights.identity, alpha]
+        for chunk in chunks(pairs):
+            was_there = output.add(
+                [how, chunk], functools.partial(scored, chunk)
             )
-            output.writelines(b"%.4f\n" % number for number in scores)
-            output.flush()
-            progress.end_chunk(len(chunk))
+            progress.end_chunk(len(chunk), was_there)
     command_line.say_next("evaluate", "--run-dir", args.run_dir)

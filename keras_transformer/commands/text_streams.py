@@ -2,20 +2,20 @@
 
 import argparse
 import contextlib
-import itertools
 import logging
 import pathlib
+import select
 import sys
-from collections.abc import Iterable, Iterator
-from typing import BinaryIO, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO
 
 from keras_transformer.config import UserError
 from keras_transformer.data.lines import open_file, read_lines
 from keras_transformer.machine import files
+from keras_transformer.translation.unfinished import Unfinished, unfinished
 
-CHUNK_LINES = 10_000
-
-Line = TypeVar("Line")
+# Seconds after which a pipe that says nothing waits for an answer.
+_SILENCE = 0.5
 
 logger = logging.getLogger("keras_transformer")
 
@@ -31,9 +31,30 @@ def given_text(argument: str) -> str:
     return argument
 
 
+class Pipe:
+    """Standard input, which may wait for answers before it says more."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._came = self._taken = 0
+
+    def read1(self, size: int) -> bytes:
+        """Read what there is, as a file does."""
+        block = self._file.read1(size)  # type: ignore[attr-defined]
+        self._came += block.count(b"\n")
+        return block
+
+    def waits(self) -> bool:
+        """Count a line as taken; return whether for now it is the last."""
+        self._taken += 1
+        if self._taken < self._came or self._file.seekable():
+            return False
+        return not select.select([self._file], [], [], _SILENCE)[0]
+
+
 def open_input(
     path: pathlib.Path | None, stack: contextlib.ExitStack, flag: str
-) -> tuple[BinaryIO, str, int | None]:
+) -> tuple[Any, str, int | None]:
     """Open the text to translate: a file, or standard input for None.
 
     Return it, its name for errors, and the number of its lines if it can be
@@ -42,7 +63,7 @@ def open_input(
     if path is None:
         if sys.stdin.isatty():
             logger.info("Reading standard input up to Ctrl-D.")
-        return sys.stdin.buffer, "standard input", None
+        return Pipe(sys.stdin.buffer), "standard input", None
     file = stack.enter_context(open_file(path, flag))
     total = None
     if file.seekable():
@@ -83,22 +104,43 @@ def open_pairs(
     return pairs(), total
 
 
-def open_output(
-    path: pathlib.Path | None, stack: contextlib.ExitStack
-) -> BinaryIO:
-    """Open a new file, written whole, or standard output for None."""
+class _Stream:
+    """Standard output, or a pipe: nothing of it can be taken up later."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def add(self, about: Any, make: Callable[[], Iterable[bytes]]) -> bool:
+        """Write the lines of a chunk, as `Unfinished` keeps them."""
+        self._file.writelines(make())
+        self._file.flush()
+        return False
+
+
+@contextlib.contextmanager
+def open_output(path: pathlib.Path | None) -> Iterator[Unfinished | _Stream]:
+    """Open a new file, which appears once it is complete, or standard output.
+
+    What is done is kept beside the file until then; a second start goes on.
+    """
     if path is None:
-        return sys.stdout.buffer
-    if path.is_file():  # It may be an input.
+        yield _Stream(sys.stdout.buffer)
+        return
+    check_new(path)
+    if path.exists():  # A pipe, or /dev/null; a folder is refused.
+        with files.open_whole(path) as file:
+            yield _Stream(file)
+        return
+    with unfinished(path) as kept:
+        yield kept
+        with files.open_whole(path) as file:
+            file.writelines(kept.lines())
+
+
+def check_new(path: pathlib.Path) -> None:
+    """Refuse to write over a file, which may be an input."""
+    if path.is_file():
         raise UserError(
             f"Expected a new file as `output`, but {path} exists; remove it or "
             "choose another name."
         )
-    return stack.enter_context(files.open_whole(path))
-
-
-def chunks(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    """Cut lines into lists of `CHUNK_LINES`, to bound the memory."""
-    lines = iter(lines)
-    while chunk := list(itertools.islice(lines, CHUNK_LINES)):
-        yield chunk

@@ -16,6 +16,7 @@ from keras_transformer.data import lines
 from keras_transformer.machine import extras
 from keras_transformer.translation import sentences
 from keras_transformer.translation.display import SentenceDisplay
+from keras_transformer.translation.unfinished import chunks, deciding
 
 if TYPE_CHECKING:
     from keras_transformer.translation.translator import Translator
@@ -68,8 +69,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Translate UTF-8 text line by line, including empty lines.
 
-    Output is written after every 10,000 lines and at the end of the input; a
-    file of --output appears there once it is complete.
+    Output is written after every 4,000 lines, at the end of the input, and
+    where standard input says nothing for half a second. A file of --output
+    appears there once it is complete; the same command after a kill goes on
+    with what OUTPUT.unfinished holds.
 
     With --n-best above 1 each translation has its own line, best first:
 
@@ -105,9 +108,9 @@ def run(args: argparse.Namespace) -> None:
             alignment=args.alignment,
         )
     with contextlib.ExitStack() as stack:
-        rows, total = open_rows(args, stack)
+        rows, total = open_chunks(args, stack)
         # Before the work, so that an unwritable place shows at once.
-        output = text_streams.open_output(args.output, stack)
+        output = stack.enter_context(text_streams.open_output(args.output))
         if total == 1 and not args.split_sentences:
             # It need not leave a core to others.
             opened.before_loading = functools.partial(flags.load_tensorflow, 1)
@@ -121,35 +124,43 @@ def run(args: argparse.Namespace) -> None:
         progress = stack.enter_context(
             SentenceDisplay(total, bar=not on_screen)
         )
-        for chunk in text_streams.chunks(rows):
+        batching = Batching(parallel=args.parallel, progress=progress)
+
+        def translated(chunk: list[tuple[str, str]]) -> Iterator[bytes]:
             texts, prefixes = zip(*chunk, strict=True)
-            found, truncated = translator.n_best(
+            n_best, truncated = translator.n_best(
                 texts,
                 search,
-                Batching(parallel=args.parallel, progress=progress),
+                batching,
                 prefixes=prefixes if any(prefixes) else None,
                 split_sentences=args.split_sentences or None,
             )
             first = progress.before + 1
             warn_of_cuts(truncated, search.max_source_length, first)
-            for row in rows_out(
-                translator, texts, found, first, search, args.alignment
-            ):
-                output.write(row.encode() + b"\n")
-            output.flush()
-            progress.end_chunk(len(chunk))
+            return rows_out(
+                translator, texts, n_best, first, search, args.alignment
+            )
+
+        how = deciding(translator.weights, search)
+        how |= {"by": [args.alignment, args.split_sentences]}
+        for chunk in rows:
+            was_there = output.add(
+                [how, chunk], functools.partial(translated, chunk)
+            )
+            progress.end_chunk(len(chunk), was_there)
     command_line.say_next("view", "--run-dir", args.run_dir, "TEXT")
 
 
-def open_rows(
+def open_chunks(
     args: argparse.Namespace, stack: contextlib.ExitStack
-) -> tuple[Iterator[tuple[str, str]], int | None]:
+) -> tuple[Iterator[list[tuple[str, str]]], int | None]:
     """Return the lines to translate with their prefixes, and their number."""
     called = "FILE" if args.file else "--input"
     if args.prefixes:
-        return text_streams.open_pairs(
+        pairs, total = text_streams.open_pairs(
             *(args.input, called, args.prefixes, "--prefixes"), stack
         )
+        return chunks(pairs), total
     if args.file and not os.path.exists(args.file):
         raise UserError(
             f"Expected a file as FILE, found none at {args.file}; check the "
@@ -160,22 +171,24 @@ def open_rows(
     rows = zip(
         lines.read_lines(file, name), itertools.repeat(args.prefix or "")
     )
-    return rows, total
+    if args.input or args.output:
+        return chunks(rows), total
+    return chunks(rows, file.waits), total
 
 
 def rows_out(
     translator: "Translator",
     texts: tuple[str, ...],
-    found: Sequence[_Hypotheses],
+    n_best: Sequence[_Hypotheses],
     first: int,
     search: Search,
     alignment: bool,
-) -> Iterator[str]:
+) -> Iterator[bytes]:
     """Return the lines to write for a chunk."""
     flat = [
         (number, source, text, score)
         for number, (source, hypotheses) in enumerate(
-            zip(texts, found, strict=True), first
+            zip(texts, n_best, strict=True), first
         )
         for text, score in hypotheses
     ]
@@ -192,4 +205,4 @@ def rows_out(
         if pairs is not None:
             row += "\t" if search.n_best > 1 else " ||| "
             row += " ".join(f"{source}-{target}" for source, target in pairs)
-        yield row
+        yield f"{row}\n".encode()

@@ -61,11 +61,9 @@ def run(args: argparse.Namespace) -> None:
     with contextlib.ExitStack() as stack:
         # Before the work, so that an unwritable place shows at once.
         path = args.output or args.run_dir / "view.html"
-        output = (
-            text_streams.open_output(path, stack)
-            if args.output
-            else stack.enter_context(files.open_whole(path))
-        )
+        if args.output:
+            text_streams.check_new(path)
+        output = stack.enter_context(files.open_whole(path))
         translator = run.translator()
         from keras_transformer.viewing import viewer
 

@@ -18,7 +18,6 @@ class SentenceDisplay:
         total: Sentences in all; None if unknown, or until a call tells it.
         bar: Whether to draw a bar on a terminal.
         seconds: Seconds between lines in a log.
-        done: Sentences that are done before the display starts.
 
     Attributes:
         before: Sentences of the chunks that have ended.
@@ -29,12 +28,10 @@ class SentenceDisplay:
         total: int | None = None,
         bar: bool = True,
         seconds: float = 30.0,
-        done: int = 0,
     ) -> None:
         self.total = total
         self.seconds = seconds
-        self.done = done
-        self.before = done
+        self.before = self.skipped = 0
         self.bar = rich.progress.Progress(
             rich.progress.BarColumn(),
             rich.progress.MofNCompleteColumn(),
@@ -65,9 +62,12 @@ class SentenceDisplay:
         self.bar.update(self.task, total=total)
         self._show(done)
 
-    def end_chunk(self, count: int) -> None:
-        """Count a whole chunk, including blank lines at its end."""
+    def end_chunk(self, count: int, was_there: bool = False) -> None:
+        """Count a whole chunk, which may have been done by another process."""
         self.before += count
+        if was_there:  # It says nothing of the time left.
+            self.skipped += count
+            self.bar.reset(self.task, total=self.total, completed=self.before)
         self._show(self.before)
 
     def _show(self, done: int) -> None:
@@ -79,7 +79,7 @@ class SentenceDisplay:
         if self.total is None:
             logger.info("%d sentences", done)
             return
-        each = (now - self.start) / max(done - self.done, 1)
+        each = (now - self.start) / max(done - self.skipped, 1)
         left = each * (self.total - done)
         logger.info(
             "%d of %d sentences, %s left",

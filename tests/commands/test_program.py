@@ -70,18 +70,31 @@ def test_the_version_comes_with_those_of_tensorflow_and_keras():
 
 
 @pytest.mark.stands_for("a verb as a program of its own")
-def test_as_a_program_it_reads_and_writes_pipes_alone(run_dir, translator):
-    done = start(
-        *("-m", "keras_transformer", "translate", "--run-dir", run_dir),
-        input=b"a dog\n\nthe dog\n",
+def test_a_pipe_that_waits_gets_its_answers_as_the_lines_come(
+    run_dir, translator
+):
+    program = subprocess.Popen(
+        [sys.executable, "-m", "keras_transformer", "translate"]
+        + ["--run-dir", run_dir],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
+    with program:
+        said = []
+        for given in (b"a dog\n\n", b"the dog\n"):
+            program.stdin.write(given)
+            program.stdin.flush()
+            said += [program.stdout.readline() for _ in given.splitlines()]
+        rest, log = program.communicate(b"")
 
     expected = translator.translate(["a dog", "", "the dog"])
-    assert done.returncode == 0
-    assert done.stdout.decode().split("\n")[:-1] == [
-        on_one_line(text) for text in expected
+    assert program.returncode == 0 and rest == b""
+    assert [row.decode() for row in said] == [
+        f"{on_one_line(text)}\n" for text in expected
     ]
-    assert b"Averaging only 2 checkpoints instead of 5" in done.stderr
+    assert b"Averaging only 2 checkpoints instead of 5" in log
 
 
 # More than a pipe holds, so that the program meets the end of its reader.

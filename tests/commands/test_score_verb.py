@@ -3,13 +3,13 @@
 import numpy as np
 from verb_calls import GERMAN, SOURCES, run, write_lines
 
-from keras_transformer.commands import text_streams
+from keras_transformer.translation import unfinished
 
 
 def test_score_prints_what_the_search_found(
     run_dir, translator, source_file, tmp_path, capsysbinary, monkeypatch
 ):
-    monkeypatch.setattr(text_streams, "CHUNK_LINES", 3)
+    monkeypatch.setattr(unfinished, "CHUNK", 3)
     target = tmp_path / "target.de"
     texts = [GERMAN[i % len(GERMAN)] for i in range(len(SOURCES))]
     write_lines(target, texts)

@@ -10,12 +10,13 @@ from verb_calls import (
     replace_translator,
     rows_of,
     run,
+    say_a,
     write_lines,
 )
 
-from keras_transformer.commands import text_streams
 from keras_transformer.config import Sampling, Search
 from keras_transformer.run import Run
+from keras_transformer.translation import unfinished
 from keras_transformer.translation.translator import Hypothesis
 
 
@@ -172,7 +173,7 @@ def test_as_many_prefixes_as_lines_are_needed(
 def test_lines_that_are_cut_are_named(
     translated, translator, caplog, monkeypatch
 ):
-    monkeypatch.setattr(text_streams, "CHUNK_LINES", 3)
+    monkeypatch.setattr(unfinished, "CHUNK", 3)
     lengths = translator.tokenizer.tokenize(SOURCES).row_lengths().numpy()
     longest = int(np.sort(lengths)[-3])
     cut = [i for i, length in enumerate(lengths, 1) if length > longest]
@@ -222,7 +223,7 @@ def test_input_beyond_a_chunk_is_numbered_on(
         return [[Hypothesis(text + x, -0.5) for x in ends] for text in texts]
 
     replace_translator(monkeypatch, translate)
-    monkeypatch.setattr(text_streams, "CHUNK_LINES", chunk_lines)
+    monkeypatch.setattr(unfinished, "CHUNK", chunk_lines)
 
     assert translated("--n-best", 2) == [
         f"{number}\t-0.5000\t{on_one_line(source + x)}"
@@ -240,7 +241,7 @@ def test_input_beyond_a_chunk_is_numbered_on(
         (PermissionError(13, "Permission denied"), 2),
     ],
 )
-def test_a_translation_that_is_cut_short_leaves_no_file(
+def test_a_translation_that_is_cut_short_goes_on_at_the_next_start(
     run_dir, source_file, monkeypatch, tmp_path, stop, code
 ):
     calls = []
@@ -249,12 +250,38 @@ def test_a_translation_that_is_cut_short_leaves_no_file(
         calls.append(texts)
         if len(calls) == 2:
             raise stop
-        return [[Hypothesis("done", 0.0)]] * len(texts)
+        return [[Hypothesis(text.upper(), 0.0)] for text in texts]
 
     replace_translator(monkeypatch, translate)
-    monkeypatch.setattr(text_streams, "CHUNK_LINES", 3)
-    output = tmp_path / "target.de"
+    monkeypatch.setattr(unfinished, "CHUNK", 3)
+    output, kept = tmp_path / "target.de", tmp_path / "target.de.unfinished"
 
     files = ("--input", source_file, "--output", output)
     assert run("translate", run_dir, *files) == code
-    assert list(tmp_path.iterdir()) == [source_file]
+    assert set(tmp_path.iterdir()) == {source_file, kept}
+    assert run("translate", run_dir, *files) == 0
+    assert set(tmp_path.iterdir()) == {source_file, output}
+    assert [*map(len, calls)] == [3, 3, 3, 2]
+    said = output.read_bytes().decode().split("\n")
+    assert said == [*(on_one_line(x.upper()) for x in SOURCES), ""]
+
+
+def test_what_another_search_has_written_is_not_taken_up(
+    run_dir, source_file, monkeypatch, tmp_path
+):
+    output = tmp_path / "target.de"
+    monkeypatch.setattr(unfinished, "CHUNK", 3)
+    calls = []
+
+    def translate(texts):
+        calls.append(len(texts))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return say_a(texts)
+
+    replace_translator(monkeypatch, translate)
+    files = ("--input", source_file, "--output", output)
+    assert run("translate", run_dir, *files) == 130
+    assert run("translate", run_dir, *files, "--beam-size", 2) == 0
+    assert calls == [3, 3, 2, 3, 3, 2]
+    assert set(tmp_path.iterdir()) == {source_file, output}

@@ -1,11 +1,10 @@
 """What the tests of text that runs translate for others share."""
 
 import contextlib
-import types
 
 import pytest
 
-from keras_transformer import synthetic
+from keras_transformer.translation import unfinished
 from keras_transformer.translation.display import SentenceDisplay
 
 
@@ -15,25 +14,22 @@ def read(folder, name):
 
 def count_in_chunks(monkeypatch):
     """A fixture: 17 texts a chunk; gets how many were translated in each."""
-    counts, load = [], synthetic._load
+    counts, add = [], unfinished.Unfinished.add
 
-    def counting(*arguments):
-        find = load(*arguments).n_best
+    def counting(self, about, make):
+        was_there = add(self, about, make)
+        if not was_there:
+            counts.append(len(about[-1]))
+        return was_there
 
-        def n_best(texts, *arguments, **how):
-            counts.append(len(texts))
-            return find(texts, *arguments, **how)
-
-        return types.SimpleNamespace(n_best=n_best)
-
-    monkeypatch.setattr(synthetic, "CHUNK", 17)
-    monkeypatch.setattr(synthetic, "_load", counting)
+    monkeypatch.setattr(unfinished, "CHUNK", 17)
+    monkeypatch.setattr(unfinished.Unfinished, "add", counting)
     return counts
 
 
 @contextlib.contextmanager
 def killed_after_a_chunk(monkeypatch):
-    def stop(self, count):
+    def stop(self, *_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 
 from keras_transformer import __main__
+from keras_transformer.runs.weights import Weights
 from keras_transformer.translation.translator import Hypothesis, Translator
 
 ENGLISH = [
@@ -67,6 +68,8 @@ def replace_translator(monkeypatch, translate=say_a):
     given = {}
 
     class Replacement:
+        weights = Weights()
+
         def n_best(self, texts, search, batching, prefixes, split_sentences):
             given.update(search=search, prefixes=prefixes)
             given.update(parallel=batching.parallel)

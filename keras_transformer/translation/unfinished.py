@@ -1,0 +1,93 @@
+"""Keeps what a long translation has done, so that a killed one goes on.
+
+Texts are translated chunk by chunk. Until the last is done, the lines that each
+became are a file in the folder `NAME.unfinished`. It is called by a checksum of
+the texts and of all that decides how they are translated: no other model,
+search or text takes it for its own.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import pathlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from keras_transformer.config import Search
+from keras_transformer.machine import files
+from keras_transformer.runs import layout
+from keras_transformer.runs.weights import Weights
+
+# Texts that are translated before they are written.
+CHUNK = 4_000
+_SUFFIX = ".lines"
+
+Row = TypeVar("Row")
+
+
+class Unfinished:
+    """The lines of a file that is not complete, in a folder, chunk by chunk."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self._folder = folder
+        self._paths: list[pathlib.Path] = []
+
+    def add(self, about: Any, make: Callable[[], Iterable[bytes]]) -> bool:
+        """Make the lines of the next chunk; return whether they were there.
+
+        `about` is what the lines are made of and how, ready for JSON.
+        """
+        text = json.dumps([len(self._paths), about])
+        name = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        path = self._folder / f"{name}{_SUFFIX}"
+        was_there = path.exists()
+        if not was_there:
+            with files.open_whole(path) as file:
+                file.writelines(make())
+        self._paths.append(path)
+        return was_there
+
+    def lines(self) -> Iterator[bytes]:
+        """Read the lines of all chunks in order."""
+        for path in self._paths:
+            with path.open("rb") as file:
+                yield from file
+
+
+@contextlib.contextmanager
+def unfinished(path: pathlib.Path) -> Iterator[Unfinished]:
+    """Keep the lines of `path`, which is to be written within the context."""
+    folder = path.with_name(f"{path.name}.unfinished")
+    with layout.only_writer(folder):
+        files.remove_leftovers(folder)
+        yield Unfinished(folder)
+        for kept in folder.glob(f"*{_SUFFIX}"):
+            kept.unlink()
+    with contextlib.suppress(OSError):  # Somebody else's files are in it.
+        folder.rmdir()
+
+
+def deciding(weights: Weights, search: Search) -> dict[str, Any]:
+    """Collect what decides how texts are translated, ready for JSON."""
+    words = weights.shortlist
+    return {
+        "model": weights.identity,
+        "precision": weights.precision,
+        "shortlist": words and files.checksum(words),
+        **dataclasses.asdict(search),
+    }
+
+
+def chunks(
+    rows: Iterable[Row], pauses: Callable[[], bool] = lambda: False
+) -> Iterator[list[Row]]:
+    """Cut rows into lists of `CHUNK`; one ends early where the rows pause."""
+    chunk: list[Row] = []
+    for row in rows:
+        chunk.append(row)
+        if len(chunk) == CHUNK or pauses():
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
