@@ -26,6 +26,7 @@ from keras_transformer.machine import exhaustion, files
 from keras_transformer.run import Run
 from keras_transformer.runs.layout import DISTILLED, TOKENIZER_FILE
 from keras_transformer.runs.run_config import begun_config, load_vocabulary
+from keras_transformer.settings import overridden
 from keras_transformer.train_run import train
 from keras_transformer.training.preparation import check_tags
 from keras_transformer.training.request import log_shown, understand
@@ -75,17 +76,21 @@ def distill(
     """
     if not isinstance(teacher, Run):
         teacher = Run(teacher)
-    arguments = with_vocabulary(teacher, arguments)
+    own = ("tokenizer", "init_from", "symbols", "normalization")
+    if all(arguments.get(name) is None for name in own):
+        arguments["tokenizer"] = teacher.path / TOKENIZER_FILE
     folder = pathlib.Path(run_dir) / DISTILLED
-    begun = begun_config(run_dir)
-    # A student's directory may have moved since.
-    if begun and pathlib.Path(begun.corpus).name != DISTILLED:
+    # Its validation text is a split of the folder; begun, it needs no text.
+    of_student = {**arguments, "corpus": None, "validation_share": None}
+    if begun := begun_config(run_dir):
+        # A student's directory may have moved since.
+        if pathlib.Path(begun.corpus).name == DISTILLED:
+            return train(run_dir, **of_student)
         raise UserError(
             "Expected a new run_dir for the student, or that of one that began "
             f"with its distilled text, received {run_dir}, which began with "
             f"{begun.corpus}; choose another one."
         )
-    # As for a run there: `train` looks at what the student has begun with.
     asked = understand(run_dir=folder, **arguments)
     corpus, run = asked.open_text(), teacher.config
     languages = corpus.source_lang, corpus.target_lang
@@ -98,34 +103,21 @@ def distill(
     # The name of the folder to train on has no tags.
     check_tags(asked.run.corpus, load_vocabulary(teacher.path, run))
     if arguments.get("symbols") is not None:
-        arguments["symbols"] = asked.run.symbols
+        of_student["symbols"] = asked.run.symbols
     split, validation = asked.run.splits
     corpus.find(validation, "validation_split")
-    # Its validation text is a split of the folder then.
-    of_student = {**arguments, "corpus": None, "validation_share": None}
-    if begun:  # Which may refuse settings: before the work.
-        understand(run_dir=run_dir, **of_student)
     copied = {validation, *({"test"} & {*corpus.splits})}
-    with log_shown():
-        _make(
-            folder,
-            teacher,
-            [source for source, _ in corpus.pairs(split, "train_split")],
-            dataclasses.replace(
-                run.search, n_best=1, max_source_length=run.training.max_length
-            ),
-            split,
-            {name: corpus.pairs(name) for name in copied},
-        )
+    _make(
+        folder,
+        teacher,
+        [source for source, _ in corpus.pairs(split, "train_split")],
+        overridden(
+            run.search, n_best=1, max_source_length=run.training.max_length
+        ),
+        split,
+        {name: corpus.pairs(name) for name in copied},
+    )
     return train(run_dir, **{**of_student, "corpus": folder})
-
-
-def with_vocabulary(teacher: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Add the teacher's vocabulary unless the arguments choose another."""
-    own = ("tokenizer", "init_from", "symbols", "normalization")
-    if any(arguments.get(name) is not None for name in own):
-        return arguments
-    return {**arguments, "tokenizer": teacher.path / TOKENIZER_FILE}
 
 
 @exhaustion.explained(_LESS_MEMORY)
@@ -168,27 +160,22 @@ def backtranslate(
     """
     if not isinstance(reverse, Run):
         reverse = Run(reverse)
-    run, folder = reverse.config, pathlib.Path(output)
+    run = reverse.config
     options.setdefault("max_source_length", run.longest_source)
     search = dataclasses.replace(run.search, **options)
     if isinstance(text, str | os.PathLike):
-        lines.open_file(pathlib.Path(text), "`text`").close()
+        lines.open_file(text, "`text`").close()
         texts = list(lines.read_texts(pathlib.Path(text)))
     else:
         texts = list(checked_texts("text", text))
     if not texts:
         raise UserError("Expected texts as `text`, received none.")
-
-    with log_shown():
-        logger.info(
-            "Reading text in %s, writing its translations into %s: pairs to "
-            "train %s to %s.",
-            *(run.source_lang, run.target_lang) * 2,
-        )
-        _make(folder, reverse, texts, search, "train", {}, parallel)
+    folder = pathlib.Path(output)
+    _make(folder, reverse, texts, search, "train", {}, parallel)
     return folder
 
 
+@log_shown()
 def _make(
     folder: pathlib.Path,
     run: Run,
@@ -198,9 +185,10 @@ def _make(
     others: Mapping[str, Iterable[Pair]],
     parallel: int | None = None,
 ) -> None:
-    """Write a corpus of texts and their translations, unless it is there.
+    """Write a corpus of texts and their translations, and `others` as copies.
 
-    `others` are splits to copy.
+    Texts that are blank or cut, or become nothing, are left out. A folder that
+    is there must be of the same model, search and texts.
     """
     text = hashlib.blake2b(json.dumps(texts).encode(), digest_size=16)
     origin = {"text": text.hexdigest()}
@@ -209,7 +197,8 @@ def _make(
         return
     translator = run.translator()
     origin |= deciding(translator.weights, search)
-    logger.info("Translating %d texts.", len(texts))
+    languages = run.config.source_lang, run.config.target_lang
+    logger.info("Translating %d texts from %s to %s.", len(texts), *languages)
     with unfinished(folder) as kept:
         with SentenceDisplay(len(texts)) as display:
             batching = Batching(parallel=parallel, progress=display)
@@ -239,7 +228,6 @@ def _make(
                 "cut by the search, which reads %s tokens.",
                 *(left_out, len(texts), search.max_source_length or "all"),
             )
-        languages = run.config.source_lang, run.config.target_lang
         with files.whole(folder) as made:
             made.mkdir()
             for name, written in {split: pairs, **others}.items():

@@ -4,7 +4,6 @@ import argparse
 import pathlib
 
 from keras_transformer.commands import command_line, flags
-from keras_transformer.data import lines
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -46,12 +45,13 @@ def run(args: argparse.Namespace) -> None:
     same command again resumes after the last 4,000 texts that were translated.
     """
     reverse, search = flags.prepare(args)
-    lines.open_file(args.text, "--text").close()
     reverse.before_loading()
     from keras_transformer import synthetic
 
     synthetic.backtranslate(
-        *(reverse, args.text, args.output),
+        reverse,
+        args.text,
+        args.output,
         parallel=args.parallel,
         sampling=search.sampling,
         **search.kept_by_run(),

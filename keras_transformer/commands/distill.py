@@ -5,12 +5,10 @@ import contextlib
 import pathlib
 
 from keras_transformer.commands import command_line, train
-from keras_transformer.runs.layout import DISTILLED
-from keras_transformer.training.request import understand
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that only this verb has, and all of a training."""
+    """Add the flag that only this verb has, and those of a training."""
     parser.add_argument(
         "--teacher",
         action="append",
@@ -20,7 +18,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="a run that translates the training text; given several times, "
         "the runs translate together",
     )
-    train.add_flags(parser)
+    train.add_settings(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -37,22 +35,11 @@ def run(args: argparse.Namespace) -> None:
     if args.run_dir is None:
         args.parser.error("expected --run-dir, a folder for the student")
     arguments = train.given_arguments(args)
-    first, *others = arguments.pop("teacher")
-    # Report what is plainly wrong before TensorFlow is loaded.
-    run_dir = arguments.pop("run_dir")
-    folder = run_dir / DISTILLED
-    understand(**arguments, run_dir=folder)
-    from keras_transformer.run import Run
-
-    teacher = Run(first, others)
+    teacher, *others = arguments.pop("teacher")
     command_line.quiet_tensorflow()
-    from keras_transformer.synthetic import distill, with_vocabulary
-    from keras_transformer.training import dry_run
+    from keras_transformer.run import Run
+    from keras_transformer.synthetic import distill
 
-    if args.dry_run:
-        of_student = with_vocabulary(teacher, arguments)
-        print(dry_run.costs_of(understand(**of_student, run_dir=folder)))
-        return
     # After SIGTERM the checkpoint is written, and nothing has failed.
     with contextlib.suppress(SystemExit):
-        distill(teacher, run_dir, **arguments)
+        distill(Run(teacher, others), **arguments)

@@ -138,7 +138,12 @@ def open_output(path: pathlib.Path | None) -> Iterator[Unfinished | _Stream]:
 
 
 def check_new(path: pathlib.Path) -> None:
-    """Refuse to write over a file, which may be an input."""
+    """Refuse to write over a file, which may be an input, or to no folder."""
+    if not path.parent.is_dir():
+        raise UserError(
+            f"Expected a place in a folder as `output`, but {path.parent} is "
+            "none; make it or choose another one."
+        )
     if path.is_file():
         raise UserError(
             f"Expected a new file as `output`, but {path} exists; remove it or "

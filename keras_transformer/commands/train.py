@@ -10,14 +10,19 @@ from keras_transformer.training.request import SESSION_SETTINGS, understand
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add a flag for every setting of a session and of a training."""
-    flags.add(parser, SESSION_SETTINGS.values())
-    flags.add(parser, SETTINGS.values(), default="")
+    """Add the flags of a training, and the one that only this verb has."""
+    add_settings(parser)
     parser.add_argument(
         "--dry-run",
         action="store_true",
         help="print the costs, train nothing",
     )
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add a flag for every setting of a session and of a training."""
+    flags.add(parser, SESSION_SETTINGS.values())
+    flags.add(parser, SETTINGS.values(), default="")
 
 
 def run(args: argparse.Namespace) -> None:

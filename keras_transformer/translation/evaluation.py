@@ -13,7 +13,7 @@ import platform
 import re
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -42,10 +42,6 @@ _PACKAGES = ("tensorflow", "keras", "sentencepiece", "sacrebleu", "sacremoses")
 # Whitespace as Perl sees it in bytes. A match includes the letters on both
 # sides, so "a-b-c" is split once, "ab-cd-ef" twice.
 _COMPOUND = re.compile(r"(\S)-(\S)", re.ASCII)
-# The text is tokenised on purpose: no warning.
-_AS_THEY_ARE: dict[str, Any] = dict(
-    tokenize="none", smooth_method="none", force=True
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,8 +61,8 @@ class Score:
     @property
     def tokenizer(self) -> str:
         """The name of the tokeniser in the signature; empty if it has none."""
-        found = re.search(r"\|tok:([^|]+)", self.signature)
-        return found[1] if found else ""
+        named = re.search(r"\|tok:([^|]+)", self.signature)
+        return named[1] if named else ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +70,7 @@ class Evaluation:
     """The scores of a test set.
 
     Attributes:
+        translations: One for each pair, in order.
         bleu: SacreBLEU's BLEU, on detokenised text, in the words or characters
             of the target language.
         chrf: SacreBLEU's default chrF, on detokenised text.
@@ -84,7 +81,6 @@ class Evaluation:
         lowercase_tokenised_bleu: BLEU as many papers on small corpora print
             it, such as those on Multi30k; None if not asked for, or if the
             language has no spaces.
-        translations: One for each pair, in order.
         seconds: Time of the translation only; None if something else
             translated.
         target_tokens: Tokens of the translations, including end tokens; None
@@ -92,12 +88,12 @@ class Evaluation:
         folder: Where the texts and the figures lie; None likewise.
     """
 
+    translations: tuple[str, ...] = dataclasses.field(repr=False)
     bleu: Score
     chrf: Score
-    compound_split_bleu: Score | None
-    lowercase_bleu: Score | None
-    lowercase_tokenised_bleu: Score | None
-    translations: tuple[str, ...] = dataclasses.field(repr=False)
+    compound_split_bleu: Score | None = None
+    lowercase_bleu: Score | None = None
+    lowercase_tokenised_bleu: Score | None = None
     seconds: float | None = None
     target_tokens: int | None = None
     folder: pathlib.Path | None = None
@@ -182,9 +178,12 @@ def evaluate(
     scores = folder / SCORES_FILE
     scores.unlink(missing_ok=True)  # They would be of other translations.
     _write_texts(folder, {"translation": translations})
-    target_lang = test_set.about["target_lang"]
     scored = score(
-        *(translations, test_set.references, target_lang), lowercase, tokenize
+        translations,
+        test_set.references,
+        test_set.about["target_lang"],
+        lowercase,
+        tokenize,
     )
     result = dataclasses.replace(scored, **speed, folder=folder)
     report = {
@@ -233,10 +232,10 @@ def translate(
     from keras_transformer.translation.text_batches import warn_of_cuts
 
     start = time.perf_counter()
-    found, are_cut = translator.n_best(sources, search, batching)
+    n_best, are_cut = translator.n_best(sources, search, batching)
     seconds = time.perf_counter() - start
     warn_of_cuts(are_cut, search.max_source_length)
-    translations = [hypotheses[0].text for hypotheses in found]
+    translations = [hypotheses[0].text for hypotheses in n_best]
     tokens = translator.tokenizer.target.tokenize(translations)
     target_tokens = int(tokens.row_lengths().numpy().sum())
     return translations, {"seconds": seconds, "target_tokens": target_tokens}
@@ -257,17 +256,16 @@ def score(
     texts = (translations, *references)
     target = language_of(target_lang)
     tokenize = bleu_tokenizer(target_lang, tokenize)
-    compounds = lowered = tokenised = None
+    scores = {"bleu": bleu(*texts, tokenize=tokenize), "chrf": chrf(*texts)}
     if target.base == "de":
-        compounds = compound_split_bleu(*texts)
+        scores["compound_split_bleu"] = compound_split_bleu(*texts)
     if lowercase:
         lowered = bleu(*texts, tokenize=tokenize, lowercase=True)
+        scores["lowercase_bleu"] = lowered
     if lowercase and target.has_spaces:
         tokenised = lowercase_tokenised_bleu(target.base, *texts)
-    return Evaluation(
-        *(bleu(*texts, tokenize=tokenize), chrf(*texts), compounds, lowered),
-        *(tokenised, tuple(translations)),
-    )
+        scores["lowercase_tokenised_bleu"] = tokenised
+    return Evaluation(tuple(translations), **scores)
 
 
 def caution(
@@ -305,45 +303,40 @@ def bleu_tokenizer(target_lang: str, tokenize: str | None = None) -> str:
             "another `tokenize`."
         ) from None
     except RuntimeError:  # Its packages are missing.
-        return _without_packages(chosen, is_asked=tokenize is not None)
+        command = extras.install_command(chosen.partition("-")[0])
+        if tokenize is not None:
+            raise UserError(
+                f"Expected the packages of sacreBLEU's {chosen}, found none; "
+                f"install them with {command}."
+            ) from None
+        logger.warning(
+            "BLEU counts characters, since sacreBLEU lacks the packages of %s; "
+            "install them with %s.",
+            chosen,
+            command,
+        )
+        return "char"
     return chosen
 
 
-def _without_packages(chosen: str, is_asked: bool) -> str:
-    command = extras.install_command(chosen.partition("-")[0])
-    if is_asked:
-        raise UserError(
-            f"Expected the packages of sacreBLEU's {chosen}, found none; "
-            f"install them with {command}."
-        ) from None
-    logger.warning(
-        "BLEU counts characters, since sacreBLEU lacks the packages of %s; "
-        "install them with %s.",
-        *(chosen, command),
-    )
-    return "char"
-
-
 def bleu(
-    translations: Sequence[str],
-    *references: Sequence[str],
-    tokenize: str = "13a",
-    lowercase: bool = False,
+    *texts: Sequence[str], tokenize: str = "13a", lowercase: bool = False
 ) -> Score:
-    """Compute sacreBLEU's BLEU, on detokenised text, perhaps lower-cased."""
+    """Compute sacreBLEU's BLEU, on detokenised text, perhaps lower-cased.
+
+    The translations come first, then the references, each a list.
+    """
     metric = sacrebleu.BLEU(tokenize=tokenize, lowercase=lowercase)
     name = "BLEU, lower-cased" if lowercase else "BLEU"
-    return _score(name, metric, translations, references)
+    return _score(name, metric, texts)
 
 
-def chrf(translations: Sequence[str], *references: Sequence[str]) -> Score:
+def chrf(*texts: Sequence[str]) -> Score:
     """Compute sacreBLEU's default chrF, on detokenised text."""
-    return _score("chrF2", sacrebleu.CHRF(), translations, references)
+    return _score("chrF2", sacrebleu.CHRF(), texts)
 
 
-def compound_split_bleu(
-    translations: Sequence[str], *references: Sequence[str]
-) -> Score:
+def compound_split_bleu(*texts: Sequence[str]) -> Score:
     """Compute the BLEU of the paper's tables, as `get_ende_bleu.sh` does.
 
     Both sides, German texts that are not tokenised yet, are tokenised as Moses
@@ -351,16 +344,12 @@ def compound_split_bleu(
     smoothing, as in Moses' `multi-bleu.perl`. The signature of the score also
     names this preparation.
     """
-    return _score(
-        "BLEU, tokenised, compounds split, as in the paper",
-        sacrebleu.BLEU(**_AS_THEY_ARE),
-        *(translations, references, split_compounds, "moses-de.atat"),
-    )
+    name = "BLEU, tokenised, compounds split, as in the paper"
+    prepared = map(split_compounds, map(composed, texts))
+    return _score(name, _of_tokens(), prepared, "moses-de.atat")
 
 
-def lowercase_tokenised_bleu(
-    target_lang: str, translations: Sequence[str], *references: Sequence[str]
-) -> Score:
+def lowercase_tokenised_bleu(target_lang: str, *texts: Sequence[str]) -> Score:
     """Compute BLEU as papers on Multi30k print it.
 
     Both sides are lower-cased, normalised in their punctuation and tokenised,
@@ -369,15 +358,15 @@ def lowercase_tokenised_bleu(
     """
     normalise = sacremoses.MosesPunctNormalizer(lang=target_lang).normalize
     tokenise = sacremoses.MosesTokenizer(lang=target_lang).tokenize
-    return _score(
-        "BLEU, lower-cased, tokenised",
-        sacrebleu.BLEU(**_AS_THEY_ARE),
-        *(translations, references),
-        lambda texts: [
-            tokenise(normalise(text.lower()), return_str=True) for text in texts
-        ],
-        f"lc.norm.moses-{target_lang}",
+    prepared = (
+        [
+            tokenise(normalise(x.lower()), return_str=True)
+            for x in composed(each)
+        ]
+        for each in texts
     )
+    name = "BLEU, lower-cased, tokenised"
+    return _score(name, _of_tokens(), prepared, f"lc.norm.moses-{target_lang}")
 
 
 def split_compounds(sentences: Iterable[str]) -> list[str]:
@@ -394,19 +383,20 @@ def split_compounds(sentences: Iterable[str]) -> list[str]:
     return [_COMPOUND.sub(r"\1 ##AT##-##AT## \2", text) for text in tokenised]
 
 
+def _of_tokens() -> sacrebleu.BLEU:
+    # `force`: the text is tokenised on purpose, so no warning.
+    return sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
+
+
 def _score(
     name: str,
     metric: sacrebleu.BLEU | sacrebleu.CHRF,
-    translations: Sequence[str],
-    references: Sequence[Sequence[str]],
-    prepare: Callable[[list[str]], list[str]] = list,
+    texts: Iterable[Sequence[str]],
     preparation: str = "",
 ) -> Score:
-    """Score texts as they are, or as `prepare` makes them."""
-    texts, *others = (
-        prepare(composed(each)) for each in (translations, *references)
-    )
-    value = metric.corpus_score(texts, others).score
+    """Score the first of several lists of texts by the others."""
+    translations, *references = map(composed, texts)
+    value = metric.corpus_score(translations, references).score
     # The signature counts the references, so it comes after the score.
     signature = str(metric.get_signature())
     if preparation:

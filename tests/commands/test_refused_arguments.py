@@ -12,7 +12,7 @@ from keras_transformer.translation import loading
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("missing/target.de", "No such file or directory"),
+        ("missing/target.de", "missing is none; make it or choose"),
         # What is there is kept.
         (
             "source.en",
