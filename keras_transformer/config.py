@@ -35,6 +35,8 @@ class SpecialIds(NamedTuple):
     eos: int = EOS_ID
     # How a blank source reads: the last one ends every source.
     blank: tuple[int, ...] = (EOS_ID,)
+    # The pieces of the 256 bytes, where a vocabulary writes rare characters so.
+    bytes: tuple[int, ...] = ()
 
 
 OURS = SpecialIds()

@@ -70,7 +70,6 @@ class Tokenizer(tf.Module):
     """
 
     pad_id, unk_id, bos_id, eos_id = _SPECIAL_IDS
-    ids = config.OURS
     _operator: Mapping[str, Any] = dict(out_type=tf.int32, add_eos=True)
 
     def __init__(self, model: bytes, side: str = SOURCE) -> None:
@@ -107,6 +106,15 @@ class Tokenizer(tf.Module):
         self.load_operator()
         is_target = side == TARGET
         self.target = self if is_target else type(self)(self.model, TARGET)
+
+    @functools.cached_property
+    def ids(self) -> config.SpecialIds:
+        names = self.pieces(range(self.vocab_size))
+        places = {name: place for place, name in enumerate(names)}
+        of_bytes = [f"<0x{byte:02X}>" for byte in range(256)]
+        if not places.keys() >= set(of_bytes):
+            return config.OURS
+        return config.OURS._replace(bytes=tuple(places[x] for x in of_bytes))
 
     def fits(self, vocab_size: int) -> bool:
         """Return whether a model's logits are of this vocabulary."""

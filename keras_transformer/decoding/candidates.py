@@ -18,6 +18,10 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer import config
+from keras_transformer.decoding.whole_characters import (
+    any_broken,
+    without_broken,
+)
 
 NONE = -float("inf")  # The score of a place that holds no hypothesis.
 CHUNK = 64  # Logits in a chunk where V is not static.
@@ -31,6 +35,8 @@ class Rules(NamedTuple):
     bos_id: int = config.BOS_ID
     eos_id: int = config.EOS_ID
     pad_id: int = config.PAD_ID
+    # The byte that each token stands for `(V,)`, if some do.
+    byte_of: Any = None
 
     @property
     def never(self) -> list[int]:
@@ -120,19 +126,30 @@ def continuations(
         scores,
     )
     found = (_number(candidates), places // size, places % size)
-    if prefix.shape[1] == 0:
+
+    # What may come next is seldom less than the whole vocabulary: within a
+    # prefix, and where the best would break a character.
+    restricts, has_prefix = [], prefix.shape[1] != 0
+    if has_prefix:
+        of_prefix = prefix_tokens(prefix, position)
+        restricts.append(tf.reduce_any(of_prefix != rules.pad_id))
+    if rules.byte_of is not None:
+        restricts.append(any_broken(rules.byte_of, ids, position, *found[1:]))
+    if not restricts:
         return found
 
-    def best_begun() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def best_restricted() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         possible = allowed(rules, position, ids, logits)
-        scores = begun(rules, tokens, logits, possible) + offsets
+        if rules.byte_of is not None:
+            possible = without_broken(rules.byte_of, ids, position, possible)
+        if has_prefix:
+            possible = begun(rules, of_prefix, logits, possible)
+        scores = possible + offsets
         width = tf.shape(scores, tf.int64)[2]
         best, places = _top_k(tf.reshape(scores, [batch, beams * width]), count)
         return _number(best), places // width, places % width
 
-    tokens = prefix_tokens(prefix, position)
-    is_within = tf.reduce_any(tokens != rules.pad_id)
-    return tf.cond(is_within, best_begun, lambda: found)
+    return tf.cond(tf.reduce_any(restricts), best_restricted, lambda: found)
 
 
 def _number(scores: tf.Tensor) -> tf.Tensor:

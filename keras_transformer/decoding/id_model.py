@@ -34,6 +34,7 @@ from keras_transformer.decoding.beam_search import (
 )
 from keras_transformer.decoding.cached_steps import Abilities, CachedSteps
 from keras_transformer.decoding.candidates import Rules
+from keras_transformer.decoding.whole_characters import byte_table
 from keras_transformer.layers import Decoder, DecoderLayer, TiedEmbedding
 from keras_transformer.model import Transformer
 
@@ -218,8 +219,11 @@ class IdModel:
     ) -> tuple[BeamResult, Any]:
         """Search, perhaps among a few `words` by their places."""
         steps = self._steps(source, search.beam_size, words)
+        rules = self._rules(search)
+        if words is not None and rules.byte_of is not None:
+            rules = rules._replace(byte_of=tf.gather(rules.byte_of, words.ids))
         return search_by(
-            self._rules(search),
+            rules,
             steps.step,
             steps.state,
             max_lengths=self._limits(source, search),
@@ -261,7 +265,8 @@ class IdModel:
                 "`no_unknown` needs the id of the unknown piece; give it "
                 "to the tokenizer as `unk_id`."
             )
-        return Rules(search, banned, ids.bos, ids.eos, ids.pad)
+        byte_of = byte_table(ids.bytes, self.vocab_size)
+        return Rules(search, banned, ids.bos, ids.eos, ids.pad, byte_of)
 
     def _limits(self, source: tf.Tensor, search: Search) -> tf.Tensor:
         """Limit the length of each translation; 0 for a blank source."""

@@ -29,6 +29,7 @@ from keras_transformer.decoding.candidates import (
     prefix_tokens,
     top_k,
 )
+from keras_transformer.decoding.whole_characters import without_broken
 
 
 class _Draws(NamedTuple):
@@ -80,6 +81,10 @@ def sample(
         logits, state = step(newest, position, state)
         logits = tf.cast(logits, tf.float32)  # (B, N, V)
         possible = allowed(rules, position, draws.ids, logits)
+        if rules.byte_of is not None:
+            possible = without_broken(
+                rules.byte_of, draws.ids, position, possible
+            )
         if padded is not None:
             of_prefix = prefix_tokens(padded, position)
             possible = tf.cond(

@@ -26,7 +26,13 @@ def repeats(ids, n):
 
 
 def followers(
-    log_probs, prefix, min_length=0, banned_ids=(), no_repeat_ngram=0, forced=()
+    log_probs,
+    prefix,
+    min_length=0,
+    banned_ids=(),
+    no_repeat_ngram=0,
+    forced=(),
+    keeps=lambda ids: True,
 ):
     """The tokens that may follow `prefix`, with their log-probabilities."""
     length = len(prefix) + 1
@@ -39,6 +45,7 @@ def followers(
         and more > -np.inf
         and not (token == EOS and length < min_length)
         and not repeats((*prefix, token), no_repeat_ngram)
+        and keeps((*prefix, token))
     ]
 
 
