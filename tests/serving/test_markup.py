@@ -8,10 +8,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keras_transformer.serving.markup import Markup, Part
+from keras_transformer.serving.markup import Segment, read
+from keras_transformer.serving.service import Sentence
 from keras_transformer.translation.sentences import Span, Splitter
 
 EN_DE = Splitter("en", "de")
+
+
+class Page:
+    """HTML that was read."""
+
+    def __init__(self, html):
+        self.parts = read(html)
+        self.segments = [x for x in self.parts if isinstance(x, Segment)]
+
+    def html(self):
+        return "".join(map(str, self.parts))
+
+
+def put(segment, *parts, splitter=EN_DE):
+    """Put translations at spans, with the links of each."""
+    sentences = [
+        (Sentence(span, segment.text[slice(*span)], "", [(best, 0.0)]), links)
+        for span, best, links in parts
+    ]
+    segment.put(sentences, splitter)
 
 
 def shouted(html, order):
@@ -19,7 +40,7 @@ def shouted(html, order):
 
     `order` maps a word's number and their count to its place.
     """
-    page = Markup(html)
+    page = Page(html)
     for segment in page.segments:
         span = Span(
             len(segment.text) - len(segment.text.lstrip()),
@@ -31,20 +52,20 @@ def shouted(html, order):
         for word, place in zip(words, places, strict=True):
             target[place] = word.upper()
         pairs = list(enumerate(places))
-        segment.put([Part(span, " ".join(target), pairs)], EN_DE)
+        put(segment, (span, " ".join(target), pairs))
     return page.html()
 
 
 def returned(html):
     """Translate each segment, as one sentence, by itself."""
-    page = Markup(html)
+    page = Page(html)
     for segment in page.segments:
         text = segment.text.strip()
         start = segment.text.index(text)
         count = len(text.split())
         links = [(i, i) for i in range(count)]
         span = Span(start, start + len(text))
-        segment.put([Part(span, text, links)], EN_DE)
+        put(segment, (span, text, links))
     return page.html()
 
 
@@ -123,22 +144,20 @@ def test_blocks_are_translated_each_for_itself(html, expected):
 
 def test_a_word_that_comes_from_elsewhere_does_not_stretch_an_element():
     # "a" is said to come from the first word, far from the other.
-    page = Markup("<b>big</b> old red house")
+    page = Page("<b>big</b> old red house")
     (segment,) = page.segments
     links = [(0, 0), (1, 1), (2, 2), (3, 3), (0, 4)]
-    segment.put([Part(Span(0, 17), "großes altes rotes Haus da", links)], EN_DE)
+    put(segment, (Span(0, 17), "großes altes rotes Haus da", links))
     assert page.html() == "<b>großes</b> altes rotes Haus da"
 
 
 def test_elements_of_two_sentences_have_their_words_in_both():
-    page = Markup("Come <i>here. Sit</i> down.")
+    page = Page("Come <i>here. Sit</i> down.")
     (segment,) = page.segments
-    segment.put(
-        [
-            Part(Span(0, 10), "Komm her.", [(0, 0), (1, 1)]),
-            Part(Span(11, 20), "Setz dich.", [(0, 0), (1, 1)]),
-        ],
-        EN_DE,
+    put(
+        segment,
+        (Span(0, 10), "Komm her.", [(0, 0), (1, 1)]),
+        (Span(11, 20), "Setz dich.", [(0, 0), (1, 1)]),
     )
     assert page.html() == "Komm <i>her. Setz</i> dich."
 
@@ -173,10 +192,10 @@ def test_elements_of_two_sentences_have_their_words_in_both():
 def test_a_tag_can_enclose_one_word_of_a_text_without_spaces(
     html, languages, translation, links, expected
 ):
-    page = Markup(html)
+    page = Page(html)
     (segment,) = page.segments
-    part = Part(Span(0, len(segment.text)), translation, links)
-    segment.put([part], Splitter(*languages))
+    part = Span(0, len(segment.text)), translation, links
+    put(segment, part, splitter=Splitter(*languages))
     assert page.html() == expected
 
 
@@ -217,10 +236,10 @@ class Elements(HTMLParser):
 def test_no_element_and_no_word_is_lost_whatever_comes_from_where(seed):
     draw = np.random.default_rng(seed)
     html = random_html(draw)
-    order = draw.permutation(len(Markup(html).segments[0].text.split()))
+    order = draw.permutation(len(Page(html).segments[0].text.split()))
     found = shouted(html, lambda i, _: order[i])
     assert Elements(found).found == Elements(html).found
-    text = Markup(html).segments[0].text.upper().split()
+    text = Page(html).segments[0].text.upper().split()
     plain = re.sub("<[^>]*>", "", found).split()
     assert sorted(plain) == sorted(text)
 
