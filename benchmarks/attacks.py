@@ -64,7 +64,7 @@ def attacks(languages: dict) -> dict[str, tuple[bytes, int]]:
         "349,000 empty texts": (asked([""] * 349_000, languages), 1),
         "empty texts, one language": (asked([""] * 349_000, same), 1),
         "lists in lists": (post(PREDICT, JSON, lists), 4),
-        "a form of 116,000 fields": (post("/", FORM, fields), 4),
+        "a form of 116,000 fields": (post("/translate", FORM, fields), 4),
         "a form of 20,000 parts": (
             post("/translate", f"{PARTS}; boundary=x", part * 20_000),
             4,

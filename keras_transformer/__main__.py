@@ -44,7 +44,6 @@ from keras_transformer.commands import (
     view,
 )
 from keras_transformer.commands.command_line import Parser
-from keras_transformer.machine import extras
 from keras_transformer.settings import nearest
 
 _VERBS = {
@@ -104,7 +103,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb; return an exit code."""
 
     def command() -> None:
-        extras.refuse_other_package()
         args = parse_args(argv)
         with flags.named(args.parser):
             args.verb(args)

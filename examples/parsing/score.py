@@ -20,6 +20,7 @@ from nltk.tree import Tree
 from keras_transformer.commands import command_line
 from keras_transformer.config import UserError
 from keras_transformer.data.corpora import parts_of
+from keras_transformer.exporting import serving_kit
 from keras_transformer.machine import extras, files
 from keras_transformer.runs import layout
 from keras_transformer.runs.run_config import RunConfig
@@ -60,7 +61,7 @@ def score(args: argparse.Namespace) -> None:
 
         draw.check_ending(args.by_length)
     if args.export:  # A refusal belongs before the parsing.
-        files.version_path(args.export, 1)
+        serving_kit.version_path(args.export, 1)
     if args.run_dir:
         # Of a mixture, only the first corpus has splits beside train.
         first, *_ = parts_of(RunConfig.load(args.run_dir).corpus)

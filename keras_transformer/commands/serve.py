@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING
 
 from keras_transformer.commands import command_line, flags
 from keras_transformer.config import MAX_SOURCE_LENGTH, UserError
-from keras_transformer.machine import devices, extras, files
-from keras_transformer.machine.batching_file import BATCHING_FILE, Batching
+from keras_transformer.exporting.batching_file import (
+    BATCHING_FILE,
+    read_batching,
+)
+from keras_transformer.exporting.serving_kit import model_name
+from keras_transformer.machine import devices, extras
 from keras_transformer.runs.layout import CONFIG_FILE, EXPORTED
 from keras_transformer.runs.weights import WEIGHTS
-from keras_transformer.serving.limits import LIMITS, Limits
+from keras_transformer.serving.limits import LIMITS, Batching, Limits
 
 if TYPE_CHECKING:
     from keras_transformer.run import Run
@@ -99,7 +103,7 @@ def run(args: argparse.Namespace) -> None:
                 "Expected a name without scheme and port, such as example.org, "
                 f"as --allow-host, received {name}."
             )
-    name = files.model_name(args.run_dir or args.exported, args.name)
+    name = model_name(args.run_dir or args.exported, args.name)
     limits = Limits(**flags.given(args, LIMITS))
     packages = "prometheus_client python_multipart sentencex starlette uvicorn"
     for package in packages.split():
@@ -126,7 +130,7 @@ def run(args: argparse.Namespace) -> None:
             explain = explainer(args.run_dir)
     path, batching = args.batching_parameters, Batching()
     if path or (path := folder / BATCHING_FILE).exists():
-        batching = Batching.load(path)
+        batching = Batching(**read_batching(path))
     # The session loader warns that it is outdated; an export resets this level.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     # Parallel batches share the cores: two threads that meet after every
@@ -151,9 +155,10 @@ def keep_exported(run: "Run", output: pathlib.Path) -> None:
     version in `output`, write a version one above it. It replaces the one that
     it differs from in its weights alone.
     """
+    from keras_transformer.serving.versions import find_versions
     from keras_transformer.translation.model_card import ModelCard
 
-    newest = max(files.versions(output), default=0)
+    newest = max(find_versions(output), default=0)
     path = output / str(newest)
     kept = ModelCard.load(path) if newest else None
     now = run.card(precision=kept.precision if kept else "float32")

@@ -16,6 +16,7 @@ installs it. Without it an export leaves out the warm-up requests and
 """
 
 import dataclasses
+import functools
 import itertools
 import logging
 import os
@@ -27,13 +28,14 @@ from typing import Any
 from google.protobuf import text_encoding, text_format
 
 from keras_transformer.config import EXPORT_PRECISIONS, Search, UserError
-from keras_transformer.machine import extras, files
-from keras_transformer.machine.batching_file import (
+from keras_transformer.exporting.batching_file import (
     BATCHING_FILE,
-    Batching,
+    MAX_BATCH_SIZE,
+    batching_text,
     read_batching,
 )
-from keras_transformer.settings import check_settings, setting
+from keras_transformer.machine import extras, files
+from keras_transformer.settings import check_settings, setting, whole_number
 
 MODELS_FILE = "models.config"
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
@@ -103,12 +105,12 @@ class Export:
             UserError: If the version exists, no URL can hold the name, or it or
                 the size differs from that in the files of `output`.
         """
-        files.version_path(output, self.version)
-        name = files.model_name(output, self.name)
+        version_path(output, self.version)
+        name = model_name(output, self.name)
         output = pathlib.Path(output)
         if self.name is not None and (output / MODELS_FILE).is_file():
             _check_name(name, output / MODELS_FILE)
-        size = self.max_batch_size or Batching().max_batch_size
+        size = self.max_batch_size or MAX_BATCH_SIZE
         if (output / BATCHING_FILE).is_file():
             size = _kept_size(output / BATCHING_FILE, self.max_batch_size)
         return dataclasses.replace(self, name=name, max_batch_size=size)
@@ -142,8 +144,8 @@ class Export:
 
     def write_configs(self, output: pathlib.Path) -> None:
         """Write the two configuration files; keep existing ones."""
-        batching = Batching(max_batch_size=self.max_batch_size)  # type: ignore
-        texts = {BATCHING_FILE: batching.as_text}
+        size = self.max_batch_size or MAX_BATCH_SIZE
+        texts = {BATCHING_FILE: functools.partial(batching_text, size)}
         if error := _missing():
             logger.warning(
                 "Leaving out %s and the warm-up requests: %s",
@@ -167,6 +169,35 @@ class Export:
             model_platform="tensorflow",
         )
         return _MODELS + text_format.MessageToString(config)
+
+
+def version_path(output: str | os.PathLike, version: int) -> pathlib.Path:
+    """Return `output/version`, free, where TensorFlow Serving looks for it."""
+    output = pathlib.Path(output)
+    version = whole_number("version", version)
+    if output.exists() and not output.is_dir():
+        raise UserError(
+            f"Expected a folder for the exported model, {output} is a file; "
+            "choose another one."
+        )
+    path = output / str(version)
+    if os.path.lexists(path):
+        raise UserError(
+            f"{path} exists already and is left as it is; choose another "
+            "version, which servers will notice."
+        )
+    return path
+
+
+def model_name(folder: str | os.PathLike, name: str | None = None) -> str:
+    """Return a model's name for clients, by default that of its folder."""
+    name = os.path.basename(os.path.abspath(folder)) if name is None else name
+    if not name or re.search("[/:]", name):
+        raise UserError(
+            f"Expected a model name without / and :, received {name!r}; give "
+            "one with `name`."
+        )
+    return name
 
 
 def _check_name(name: str, models: pathlib.Path) -> None:

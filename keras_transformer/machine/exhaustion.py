@@ -1,18 +1,16 @@
-"""Turns errors of full memory, full disks and closed places into one sentence.
+"""Turns errors of full memory and full disks into one sentence.
 
 This module does not load TensorFlow; it knows its errors by their code.
 """
 
 import contextlib
-import errno
 import os
 from collections.abc import Iterator
 
-from keras_transformer.config import JobError, UserError
+from keras_transformer.config import JobError
 from keras_transformer.machine import extras, files
 
 _RESOURCE_EXHAUSTED = 8  # TensorFlow's code.
-_CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
 _NO_MEMORY = ("out of memory", "out_of_memory", "alloc_failed")  # CUDA's words.
 
 
@@ -33,7 +31,7 @@ def full_disk(error: Exception) -> str | None:
 def explained(
     less: str, place: str | os.PathLike | None = None
 ) -> Iterator[None]:
-    """Turn an error of memory, a disk or a closed place into one sentence.
+    """Turn an error of full memory or a full disk into one sentence.
 
     `less` is advice on using less memory, the end of a sentence; `place` is
     named if an error of a full disk names no file.
@@ -49,12 +47,6 @@ def explained(
                 f"{f'{name}: ' if name else ''}{reason}; free space or choose "
                 "a place that can be written, then run the same command again."
             ) from error
-        if isinstance(error, OSError) and error.errno in _CLOSED:
-            if error.filename:  # A port has none.
-                raise UserError(
-                    f"{error.filename}: {error.strerror}; choose a place that "
-                    "can be written and read."
-                ) from error
         if _is_memory_full(error):
             # The error's first line has the device.
             text = str(getattr(error, "message", error)).strip()

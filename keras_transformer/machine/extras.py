@@ -1,36 +1,16 @@
-"""This package in pip: what its extras install, and what may overwrite it.
+"""This package in pip, and what its extras install.
 
 Training, translating, evaluating and exporting need no extra.
 """
 
 import importlib
 import os
-import pathlib
 from importlib import metadata
 from typing import Any
 
 from keras_transformer.config import UserError
 
 NAME = "keras-transformer-mt"
-PACKAGE = "keras_transformer"
-# Another project, which brings a package of the same name.
-OTHERS = "keras-transformer"
-
-
-def refuse_other_package() -> None:
-    """Refuse to work if another project writes to this package's folder."""
-    try:
-        others = metadata.distribution(OTHERS)
-    except metadata.PackageNotFoundError:
-        return
-    own = pathlib.PurePosixPath(PACKAGE, "__init__.py")
-    if own in (others.files or ()):
-        raise UserError(
-            f"Expected {NAME} to have the package {PACKAGE} to itself, found "
-            f"another project's {OTHERS} {others.version}, which overwrites "
-            f"it; run pip uninstall --yes {OTHERS}, then install {NAME} again "
-            "with --force-reinstall --no-deps."
-        )
 
 
 def needs(module: str, extra: str) -> Any:

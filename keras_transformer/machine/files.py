@@ -22,7 +22,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 from keras_transformer.config import UserError
-from keras_transformer.settings import whole_number
 
 PARTIAL = ".partial-"
 # The errors of reading a damaged archive. An unknown compression, or a member
@@ -104,44 +103,6 @@ def remove(path: pathlib.Path) -> None:
     """Remove a file or a folder: even after a kill it is whole or gone."""
     with _moved_away(path):
         pass
-
-
-def version_path(output: str | os.PathLike, version: int) -> pathlib.Path:
-    """Return `output/version`, free, where TensorFlow Serving looks for it."""
-    output = pathlib.Path(output)
-    version = whole_number("version", version)
-    if output.exists() and not output.is_dir():
-        raise UserError(
-            f"Expected a folder for the exported model, {output} is a file; "
-            "choose another one."
-        )
-    path = output / str(version)
-    if os.path.lexists(path):
-        raise UserError(
-            f"{path} exists already and is left as it is; choose another "
-            "version, which servers will notice."
-        )
-    return path
-
-
-def model_name(folder: str | os.PathLike, name: str | None = None) -> str:
-    """Return a model's name for clients, by default that of its folder."""
-    name = os.path.basename(os.path.abspath(folder)) if name is None else name
-    if not name or re.search("[/:]", name):
-        raise UserError(
-            f"Expected a model name without / and :, received {name!r}; give "
-            "one with `name`."
-        )
-    return name
-
-
-def versions(output: str | os.PathLike) -> dict[int, pathlib.Path]:
-    """Find what is in a folder by version, which is its name."""
-    return {
-        int(path.name): path
-        for path in pathlib.Path(output).glob("*")
-        if path.name.isdecimal() and path.name.isascii()
-    }
 
 
 def remove_leftovers(*folders: str | os.PathLike) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from keras_transformer.config import UserError
 from keras_transformer.machine import extras, files
 from keras_transformer.model import Transformer
+from keras_transformer.presets import parameters
 from keras_transformer.runs.checkpoints import (
     WEIGHTS_FILE,
     list_checkpoints,
@@ -125,12 +126,23 @@ class Chosen:
         else:
             logger.info("%s the %s.", purpose, self.sentence())
         extras.check_keras()
-        model = Transformer(**dataclasses.asdict(run.model), dtype="float32")
+        path, kept = self.run_dir / FINAL_FILE, list[pathlib.Path]()
         if not self.is_final:
             folder = self.run_dir / CHECKPOINTS
-            average_weights(model, [folder / name for name in self.checkpoints])
+            kept = [folder / name for name in self.checkpoints]
+            path = kept[-1] / WEIGHTS_FILE
+        # A wrong number there must not fill the memory.
+        size, count = path.stat().st_size, parameters(run.model)
+        if count > size / 2:  # In float32 it would be a quarter.
+            raise UserError(
+                f"config.json in {self.run_dir} describes a model of {count:,} "
+                f"parameters, of which {path} is too small to hold the half; "
+                "restore the one or the other."
+            )
+        model = Transformer(**dataclasses.asdict(run.model), dtype="float32")
+        if not self.is_final:
+            average_weights(model, kept)
             return model
-        path = self.run_dir / FINAL_FILE
         try:
             model.load_weights(path)
         except FileNotFoundError:

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from prometheus_client import Histogram
 
-from keras_transformer.machine.batching_file import Batching
-from keras_transformer.serving.limits import RefusalError
+from keras_transformer.serving.limits import Batching, RefusalError
 from keras_transformer.serving.versions import Outputs, Row, ServedModel
 
 # The most bytes in a batch, with each text counted as the longest: a few

@@ -14,9 +14,9 @@ returned unchanged if both languages are the same. HTML has no alternatives.
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -129,51 +129,46 @@ async def _refuse(request: Request) -> Response:
 
 async def _translate(job: Job) -> Response:
     """Translate one text or several."""
-    asked = await job.apart(_read, job)
-    if asked.source == asked.target:
-        found = [[text] for text in asked.texts]
-    elif asked.is_html:
-        found = await translate_html(job, asked.texts)
+    fields, texts, source, target = await job.apart(_read, job)
+    count = int(str(fields.get("alternatives") or 0)[:4])
+    if source == target:
+        found = [[text] for text in texts]
+    elif fields.get("format") == "html":
+        found = await translate_html(job, texts)
     else:
-        found = await job.translate(asked.texts, 1 + asked.alternatives)
+        found = await job.translate(texts, 1 + count)
     answer: dict[str, Any] = {"translatedText": [best for best, *_ in found]}
-    if asked.alternatives:
+    if count:
         answer["alternatives"] = [others for _, *others in found]
-    if asked.is_auto:
-        detected = {"confidence": 100.0, "language": asked.source}
+    if _is_auto(fields):
+        detected = {"confidence": 100.0, "language": source}
         answer["detectedLanguage"] = [detected] * len(found)
-    if not asked.is_list:
+    if not isinstance(fields["q"], list):
         answer = {key: values[0] for key, values in answer.items()}
     return await job.respond(answer)
 
 
-class _Asked(NamedTuple):
-    """What a request asks for; languages as the model spells them."""
-
-    texts: list[str]
-    is_list: bool
-    source: str
-    is_auto: bool
-    target: str
-    is_html: bool
-    alternatives: int
+def _is_auto(fields: Mapping[str, Any]) -> bool:
+    return str(fields["source"]).lower() == "auto"
 
 
-def _read(job: Job) -> _Asked:
-    """Read a request, refusing invalid parameters in LibreTranslate's words."""
+def _read(job: Job) -> tuple[dict[str, Any], list[str], str, str]:
+    """Read parameters, texts and the languages as the model spells them.
+
+    What is invalid is refused in LibreTranslate's words.
+    """
     sides, fields = card_of(job.model).splitter.languages, _fields(job)
     for name in "q", "source", "target":
         if not fields.get(name):
             raise RefusalError(f"Invalid request: missing {name} parameter")
-    is_list = isinstance(fields["q"], list)
-    texts = fields["q"] if is_list else [fields["q"]]
+    texts = fields["q"] if isinstance(fields["q"], list) else [fields["q"]]
     job.check_texts(len(texts))
     if not all(isinstance(text, str) for text in texts):
         raise RefusalError(
             "Invalid request: q must be a text or a list of texts"
         )
-    is_auto = str(fields["source"]).lower() == "auto"
-    source = sides[0] if is_auto else spelt_by_model(fields["source"], sides)
+    auto = sides[0] if _is_auto(fields) else None
+    source = auto or spelt_by_model(fields["source"], sides)
     target = spelt_by_model(fields["target"], sides)
     if (target, source) == sides:
         names = [language_of(code).name for code in sides]
@@ -181,21 +176,11 @@ def _read(job: Job) -> _Asked:
             f"{names[0]} ({target}) is not available as a target language "
             f"from {names[1]} ({source})"
         )
-    kind = fields.get("format") or "text"
-    if kind not in ("text", "html"):
-        raise RefusalError(f"{kind} format is not supported")
-    count = str(fields.get("alternatives") or 0)
-    if not count.isdecimal():
+    if fields.get("format") not in (None, "", "text", "html"):
+        raise RefusalError(f"{fields['format']} format is not supported")
+    if not str(fields.get("alternatives") or 0).isdecimal():
         raise RefusalError("Invalid request: alternatives must be a number")
-    return _Asked(
-        [scalar_text(text) for text in texts],
-        is_list=is_list,
-        source=source,
-        is_auto=is_auto,
-        target=target,
-        is_html=kind == "html",
-        alternatives=int(count[:4]),
-    )
+    return fields, list(map(scalar_text, texts)), source, target
 
 
 def _fields(job: Job) -> dict[str, Any]:

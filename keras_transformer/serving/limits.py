@@ -40,6 +40,19 @@ class Limits:
 LIMITS = dataclasses.fields(Limits)
 
 
+@dataclasses.dataclass(frozen=True)
+class Batching:
+    """How texts go through the model together, in TensorFlow Serving's names.
+
+    `exporting/batching_file.py` says what each does.
+    """
+
+    max_batch_size: int = 32
+    batch_timeout_micros: int = 5_000
+    num_batch_threads: int = 2
+    max_enqueued_batches: int = 16
+
+
 class RefusalError(Exception):
     """A request is refused, with the reason in one sentence.
 
@@ -56,8 +69,6 @@ class RefusalError(Exception):
     ) -> None:
         super().__init__(message)
         self.status_code, self.detail = status, message
-        self.headers: dict[str, str] = {}
-        if retry:
-            self.headers["Retry-After"] = "1"  # Seconds.
+        self.headers = {"Retry-After": "1"} if retry else {}  # Seconds.
         if close:
             self.headers["Connection"] = "close"

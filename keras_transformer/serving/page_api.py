@@ -1,20 +1,16 @@
 """The page at `/`, and its own interface.
 
     GET  /                the page
-    POST /                the page with a translation, where no script runs
     GET  /api/card        the model, its scores, the limits
     POST /api/translate   text → sentences with hypotheses and linked words
     GET  /explain?text=…  the viewer for a sentence, if there is a run
 
-`page/index.html` has three marks: `<!-- text -->` for the text of a form,
-`<!-- translation -->` for its translation, and `<!-- message -->` for the
-reason why there is none.
+The page needs JavaScript.
 """
 
 import asyncio
 import base64
 import hashlib
-import html
 import importlib.resources
 import math
 import pathlib
@@ -31,7 +27,6 @@ from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.service import (
     Job,
     Service,
-    as_form,
     json_response,
     scalar_text,
 )
@@ -41,7 +36,7 @@ from keras_transformer.viewing import viewer
 _TYPES = {".css": "text/css", ".js": "text/javascript"}
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "img-src 'self' data:; connect-src 'self'; form-action 'self'; "
+    "img-src 'self' data:; connect-src 'self'; form-action 'none'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
 # Explanations at a time, of which one runs: each is a whole search.
@@ -69,43 +64,24 @@ class PageApi:
         self._explainer = ThreadPoolExecutor(1, "explain")
         self._explaining = 0
         folder = importlib.resources.files(__package__) / "page"
-        self._document = (folder / "index.html").read_text(encoding="utf-8")
-        self._files = {"/": self._page()} | {
+        self._files = {
             f"/{file.name}": Response(file.read_bytes(), media_type=kind)
             for file in folder.iterdir()
             if (kind := _TYPES.get(pathlib.PurePath(file.name).suffix))
         }
+        page = (folder / "index.html").read_text(encoding="utf-8")
+        self._files["/"] = _html(page, PAGE_POLICY)
         translate = partial(service.answer, work=_translate)
         self.routes = [
-            *(Route(path, self.file, methods=["GET"]) for path in self._files),
-            Route("/", self.form, methods=["POST"]),
+            *(Route(path, self.file) for path in self._files),
             Route("/api/card", self.card),
             Route("/api/translate", translate, methods=["POST"]),
             Route("/explain", self.explain),
         ]
 
     async def file(self, request: Request) -> Response:
-        """Serve the empty page, its style sheet or a script."""
+        """Serve the page, its style sheet or a script."""
         return self._files[request.scope["path"]]
-
-    async def form(self, request: Request) -> Response:
-        """Show the page with the translation of a form, or why it failed."""
-        text = ""
-
-        async def work(job: Job) -> Response:
-            nonlocal text
-            fields = await job.apart(as_form, job.body)
-            text = fields.get("text", "").replace("\r\n", "\n")
-            ((found,),) = await job.translate([text])
-            return await job.apart(self._page, text, found)
-
-        try:
-            return await self.service.answer(request, work)
-        except RefusalError as error:
-            page = self._page(text, message=error.detail)
-            page.status_code = error.status_code
-            page.headers.update(error.headers)
-            return page
 
     async def card(self, request: Request) -> Response:
         """Serve the model's card."""
@@ -168,16 +144,6 @@ class PageApi:
         finally:
             self._explaining -= 1
         return _html(document, viewer_policy())
-
-    def _page(
-        self, text: str = "", translation: str = "", message: str = ""
-    ) -> Response:
-        document = self._document
-        # The client's text comes last: it may hold the other marks.
-        marks = {"message": message, "translation": translation, "text": text}
-        for mark, value in marks.items():
-            document = document.replace(f"<!-- {mark} -->", html.escape(value))
-        return _html(document, PAGE_POLICY)
 
 
 async def _translate(job: Job) -> Response:

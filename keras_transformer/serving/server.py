@@ -43,7 +43,7 @@ SHUTDOWN_SECONDS = 14
 _MOST_HEAD = 1 << 14
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
-    # With "no-referrer" our own page's form would come without an origin.
+    # With "no-referrer" our own page's questions might come without an origin.
     (b"referrer-policy", b"same-origin"),
 )
 # The first part of a path says which interface it belongs to.
@@ -235,6 +235,10 @@ class _Door:
             return RefusalError(
                 "This server has another name; start it with --allow-host to "
                 "give it one more."
+            )
+        if "content-length" in headers and "transfer-encoding" in headers:
+            return RefusalError(
+                "Expected a body of one length, received two.", close=True
             )
         asks = scope["method"], scope["path"], headers.get("sec-fetch-mode")
         is_link = asks == ("GET", "/", "navigate")

@@ -15,7 +15,6 @@ import dataclasses
 import json
 import math
 from collections.abc import (
-    AsyncGenerator,
     Awaitable,
     Callable,
     Iterator,
@@ -25,8 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
-from starlette.datastructures import Headers
-from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.formparsers import MultiPartException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -263,10 +261,7 @@ class Job:
             signature, names = "n_best", ("translations", "scores")
 
         def sort_out(
-            piece: _Piece,
-            answers: list[bytes],
-            scores: list[float],
-            is_cut: bool,
+            piece: _Piece, answers: list, scores: list, is_cut: bool
         ) -> list[_Piece]:
             """Keep a sentence, or return its halves to translate."""
             number, span, tag = piece
@@ -385,48 +380,42 @@ def scalar_text(text: str) -> str:
     return encoded.decode("utf-16", "replace")
 
 
-def as_form(body: bytes, content_type: str = "") -> dict[str, str]:
+def as_form(body: bytes, kind: str = "") -> dict[str, str]:
     """Read a form in UTF-8, URL-encoded or in parts, without files."""
     try:
-        if content_type.lower().startswith("multipart/"):
-            body.decode()  # What is not UTF-8 would be read as Latin-1.
-            pairs = asyncio.run(_in_parts(body, content_type))
+        text = body.decode()  # Other bytes would be read as Latin-1.
+        if kind.lower().startswith("multipart/"):
+            pairs = asyncio.run(_in_parts(body, kind))
         else:
             pairs = parse_qsl(
-                body.decode(),
+                text,
                 keep_blank_values=True,
                 errors="strict",
                 max_num_fields=_MOST_FIELDS,
             )
-    except UnicodeDecodeError:
-        raise RefusalError(
-            "Expected a form in UTF-8, received other bytes; convert the text."
-        ) from None
+        fields = dict(pairs)
+        if len(fields) < len(pairs):
+            raise ValueError("a name comes twice")
     except (ValueError, LookupError, MultiPartException):
         raise RefusalError(
-            f"Expected a form of at most {_MOST_FIELDS} fields and no file, "
-            "cannot read it as one."
+            f"Expected a form in UTF-8 of at most {_MOST_FIELDS} fields, no "
+            "file and no name twice, cannot read it as one; send several texts "
+            "as a list in JSON."
         ) from None
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        raise RefusalError(
-            "Expected each field of a form once, received one twice; send "
-            "several texts as a list in JSON."
-        )
     return fields
 
 
-async def _in_parts(body: bytes, content_type: str) -> list[tuple[str, str]]:
+async def _in_parts(body: bytes, kind: str) -> list[tuple[str, Any]]:
     """Read a form as browsers' `FormData` sends it."""
 
-    async def stream() -> AsyncGenerator[bytes, None]:
-        yield body
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body}
 
-    form = await MultiPartParser(
-        Headers({"content-type": content_type}),
-        stream(),
-        max_files=0,
-        max_fields=_MOST_FIELDS,
-        max_part_size=len(body),
-    ).parse()
-    return [(name, str(value)) for name, value in form.multi_items()]
+    scope = {
+        "type": "http",
+        "headers": [(b"content-type", kind.encode("latin-1"))],
+    }
+    form = await Request(scope, receive).form(
+        max_files=0, max_fields=_MOST_FIELDS, max_part_size=len(body)
+    )
+    return form.multi_items()

@@ -194,8 +194,9 @@ def _text(value: Any) -> bytes:
         if isinstance(value, str):
             return value.encode()
         if isinstance(value, dict) and not _is_object(value):
-            encoded = value["b64"].translate({ord("-"): "+", ord("_"): "/"})
-            encoded = encoded.rstrip("=")
+            # Like TensorFlow Serving, in either alphabet, in lines or whole.
+            encoded = "".join(value["b64"].split()).rstrip("=")
+            encoded = encoded.replace("-", "+").replace("_", "/")
             padding = "=" * (-len(encoded) % 4)
             return base64.b64decode(encoded + padding, validate=True)
     except UnicodeEncodeError:

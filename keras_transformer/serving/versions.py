@@ -13,7 +13,6 @@ import os
 import pathlib
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -21,16 +20,18 @@ import tensorflow_text  # noqa: F401  The graph needs its operators.
 
 from keras_transformer.config import UserError
 from keras_transformer.decoding.frozen_weights import missing_operators
-from keras_transformer.machine import devices, files
+from keras_transformer.machine import devices
 from keras_transformer.serving.limits import RefusalError
 from keras_transformer.translation.model_card import ModelCard
 
 DEFAULT_SIGNATURE = "serving_default"
 LOADING, AVAILABLE, UNLOADING, END = "LOADING", "AVAILABLE", "UNLOADING", "END"
 POLL_SECONDS = 2.0
-# When to try an unchanged version that could not be loaded again: memory may
-# have been short.
-RETRY_SECONDS = 60.0
+# A file that has not changed for so long is whole.
+COPY_SECONDS = 2.0
+# When to try a version again that could not be loaded: memory may have been
+# short.
+RETRY_SECONDS = 30.0
 # The language does not matter.
 _WARM_UP_TEXT = b"Where is the nearest station?"
 
@@ -140,19 +141,21 @@ def check_signature(model: ServedModel, signature: str) -> None:
         )
 
 
-def find_versions(folder: pathlib.Path) -> dict[int, pathlib.Path]:
-    """Find the SavedModels in a folder by version."""
+def find_versions(folder: str | os.PathLike) -> dict[int, pathlib.Path]:
+    """Find the SavedModels in a folder by version, which is their name."""
     return {
-        version: path
-        for version, path in files.versions(folder).items()
+        int(path.name): path
+        for path in pathlib.Path(folder).glob("*")
+        if path.name.isdecimal() and path.name.isascii()
         if (path / "saved_model.pb").exists()
     }
 
 
-def _content(path: pathlib.Path) -> tuple[tuple[str, int, int], ...]:
-    """Note sizes and times, which change while files are being copied."""
-    stats = ((str(file), file.stat()) for file in sorted(path.rglob("*")))
-    return tuple((file, stat.st_size, stat.st_mtime_ns) for file, stat in stats)
+def _is_being_copied(path: pathlib.Path) -> bool:
+    """Return whether anything in a folder is only a moment old."""
+    now = time.time()
+    times = [each.stat().st_mtime for each in (path, *path.rglob("*"))]
+    return any(0 <= now - time < COPY_SECONDS for time in times)
 
 
 def _warm_up(model: ServedModel) -> None:
@@ -182,9 +185,8 @@ class Versions:
         # Of each number that was tried, and the reason if it was not loaded.
         self.states: dict[int, tuple[str, str]] = {}
         self._users: collections.Counter[ServedModel] = collections.Counter()
-        # The content that failed last, and when that was.
-        self._failed: tuple[Any, float] = (None, 0.0)
-        self._content = _content(found[max(found)])
+        # When to try those again that could not be loaded.
+        self._retry: dict[int, float] = {}
         self.current = self._load(found[max(found)])
 
     @contextlib.contextmanager
@@ -212,36 +214,23 @@ class Versions:
     async def change_over(self) -> None:
         """Serve the highest version; if it cannot be loaded, raise why."""
         found = await asyncio.to_thread(find_versions, self.folder)
-        if not found:
-            return
-        version, path = max(found), found[max(found)]
-        content = await asyncio.to_thread(_content, path)
+        version = max(found, default=self.current.version)
         if version == self.current.version:
-            if content != self._content and self.current.card is None:
-                # Who copies a version by hand may copy its card last.
-                self.current.card = ModelCard.load(path)
-            elif content != self._content:
-                logger.warning(
-                    "Version %d has changed on disk and is served as it was; "
-                    "give the changed model a new number.",
-                    version,
-                )
-            self._content = content
             return
-        failed, when = self._failed
-        if failed == content and time.monotonic() - when < RETRY_SECONDS:
+        is_early = time.monotonic() < self._retry.get(version, 0.0)
+        path = found[version]
+        if is_early or await asyncio.to_thread(_is_being_copied, path):
             return
         self.states[version] = LOADING, ""
         try:
             model = await asyncio.to_thread(self._load, path)
         except UserError as error:
-            self._failed = content, time.monotonic()
+            self._retry[version] = time.monotonic() + RETRY_SECONDS
             # Clients see this; only the log names the folder.
             reason = str(error).replace(f"{self.folder}{os.sep}", "")
             self.states[version] = END, reason
             raise
         old, self.current = self.current, model
-        self._content = content
         self.states[old.version] = UNLOADING, ""
         logger.info("Version %d takes over from %d", version, old.version)
         self._users.setdefault(old, 0)

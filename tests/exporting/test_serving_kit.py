@@ -10,8 +10,11 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from keras_transformer.config import Search, UserError
 from keras_transformer.exporting import saved_model as serving
+from keras_transformer.exporting.batching_file import (
+    batching_text,
+    read_batching,
+)
 from keras_transformer.exporting.serving_kit import Export
-from keras_transformer.machine.batching_file import Batching
 
 BATCHING = "batching_parameters.txt"
 
@@ -72,7 +75,7 @@ def test_the_warm_up_plays_in_the_loader_of_the_server(exported, served):
         seen.setdefault(signature, []).append((size, texts))
 
     assert set(seen) == set(served.signatures)
-    limit = Batching.load(exported.parent / BATCHING).max_batch_size
+    limit = read_batching(exported.parent / BATCHING)["max_batch_size"]
     for requests in seen.values():
         assert {1, limit} == {size for size, _ in requests}
         # Short and long text, alone and together.
@@ -94,7 +97,7 @@ def test_a_later_version_adapts_to_the_files_that_are_there(
     )
     batching = tmp_path / BATCHING
     models = tmp_path / "models.config"
-    assert Batching.load(batching).max_batch_size == 3
+    assert read_batching(batching)["max_batch_size"] == 3
     assert read_models(models.read_text())[0].name == "ende"
     # An operator tunes both.
     batching.write_text("max_batch_size {\n  value: 5 # was 3\n}\n")
@@ -125,7 +128,7 @@ def test_a_name_that_no_url_can_hold_is_refused(tmp_path):
 
 def test_another_batch_size_than_in_the_file_is_refused(tmp_path):
     # The server would not load a version whose warm-up is larger.
-    (tmp_path / BATCHING).write_text(Batching(max_batch_size=8).as_text())
+    (tmp_path / BATCHING).write_text(batching_text(8))
     assert Export().planned(tmp_path).max_batch_size == 8
     assert Export(max_batch_size=8).planned(tmp_path).max_batch_size == 8
     with pytest.raises(UserError) as error:

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.commands import command_line
-from keras_transformer.config import UserError
 from keras_transformer.machine import exhaustion
 
 FULL_DISK = (errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -57,14 +56,6 @@ def test_a_place_that_cannot_be_written_is_a_wrong_argument(capsys):
     error = OSError(errno.EROFS, os.strerror(errno.EROFS), "a/b")
     assert run(error) == command_line.WRONG
     assert capsys.readouterr().err.startswith("error: a/b: ")
-
-
-def test_a_closed_place_is_one_sentence_in_python_too():
-    error = OSError(errno.EACCES, os.strerror(errno.EACCES), "a")
-    message = f"^a: {error.strerror}; choose a place that can be written"
-    with pytest.raises(UserError, match=message):
-        with exhaustion.explained("rest"):
-            raise error
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from keras_transformer.config import UserError
+from keras_transformer.exporting.serving_kit import version_path
 from keras_transformer.machine import files
 
 FSYNC = os.fsync
@@ -105,11 +106,11 @@ def test_an_interrupt_between_two_renames_brings_the_folder_back(
 
 
 def test_a_version_may_be_the_time_in_nanoseconds_up_to_int64(tmp_path):
-    path = files.version_path(tmp_path, 1795759200123456789)
+    path = version_path(tmp_path, 1795759200123456789)
     assert path.name == "1795759200123456789"
-    assert files.version_path(tmp_path, 2**63 - 1).name == "9223372036854775807"
+    assert version_path(tmp_path, 2**63 - 1).name == "9223372036854775807"
     with pytest.raises(UserError, match="`version` .* below 2.63, received"):
-        files.version_path(tmp_path, 2**63)
+        version_path(tmp_path, 2**63)
 
 
 def test_a_folder_takes_the_place_of_the_one_before(tmp_path):

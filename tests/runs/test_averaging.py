@@ -1,5 +1,6 @@
 """The weights that later verbs take: averages of checkpoints."""
 
+import dataclasses
 import logging
 import shutil
 
@@ -9,6 +10,7 @@ from sample_runs import make_tiny_model, tiny_run
 
 from keras_transformer.config import UserError
 from keras_transformer.runs import averaging
+from keras_transformer.runs.run_config import RunConfig
 
 
 @pytest.fixture
@@ -42,3 +44,11 @@ def test_a_run_is_loaded_with_as_many_checkpoints_as_its_recipe_says(run_dir):
     model, chosen = averaging.load(run_dir)
     assert [name[-1] for name in chosen.checkpoints] == ["1", "2", "3"]
     assert_is_average(model, 1, 2, 3)
+
+
+def test_a_number_in_the_configuration_does_not_fill_the_memory(run_dir):
+    run = RunConfig.load(run_dir)
+    chosen = averaging.choose(run_dir, run)
+    model = dataclasses.replace(run.model, d_model=1 << 20)
+    with pytest.raises(UserError, match="config.json .* too small"):
+        chosen.load(dataclasses.replace(run, model=model))

@@ -96,8 +96,7 @@ def visit(browser, served_page):
         if prepare:
             prepare(page)
         page.goto(f"{server.url}/")
-        if options.get("java_script_enabled", True):
-            page.locator("#card").wait_for()
+        page.locator("#card").wait_for()
         return found
 
     yield open_page

@@ -6,9 +6,8 @@ import pytest
 from still_model import StillModel
 from waiting import until_in_loop
 
-from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving.batcher import Batcher
-from keras_transformer.serving.limits import RefusalError
+from keras_transformer.serving.limits import Batching, RefusalError
 
 pytestmark = pytest.mark.anyio
 

@@ -14,9 +14,8 @@ from still_model import StillModel
 from waiting import until
 
 from keras_transformer.config import UserError
-from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving import server as server_module
-from keras_transformer.serving.limits import Limits
+from keras_transformer.serving.limits import Batching, Limits
 from keras_transformer.serving.server import bind, names_of
 
 PREDICT = "/v1/models/small:predict"
@@ -131,6 +130,13 @@ def test_a_body_beyond_the_limit_is_refused_announced_or_not(held):
     for answer in announced, piecemeal:
         assert answer.status_code == 413
         assert "at most 4096 bytes" in answer.json()["error"]
+
+
+def test_a_body_of_two_lengths_is_refused(held):
+    length = b"Transfer-Encoding: chunked\r\nContent-Length: "
+    sent = head(5).replace(b"Content-Length: ", length) + b"0\r\n\r\n"
+    (said,) = talk(held, sent)
+    assert said.startswith(b"HTTP/1.1 400") and b"one length" in said
 
 
 def test_a_body_that_trickles_in_has_no_longer_time_than_another(held):

@@ -11,9 +11,8 @@ from still_model import StillModel
 from waiting import until_in_loop
 from word_by_word_model import WordByWord
 
-from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving.batcher import Batcher
-from keras_transformer.serving.limits import RefusalError
+from keras_transformer.serving.limits import Batching, RefusalError
 from keras_transformer.serving.service import Job
 
 PREDICT = "/v1/models/small:predict"
@@ -53,6 +52,7 @@ def lines(count, **fields):
             "(2049) exc",
         ),
         ("/api/translate", JSON, b"[" + b"{}," * 99_999, "10304 values"),
+        ("/api/translate", JSON, b"[" * 9_999, "cannot read it"),
         (
             "/api/translate",
             JSON,

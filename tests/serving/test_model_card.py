@@ -60,6 +60,7 @@ def run(small_run, tmp_path, monkeypatch):
     def export(self, output, version):
         path = output / str(version)
         path.mkdir(parents=True)
+        (path / "saved_model.pb").touch()
         search = dataclasses.asdict(self.config.search)
         dataclasses.replace(self.card(), search=search).save(path)
         return path

@@ -5,10 +5,9 @@ import contextlib
 import pathlib
 import threading
 
-from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving import server
 from keras_transformer.serving.batcher import Batcher
-from keras_transformer.serving.limits import Limits
+from keras_transformer.serving.limits import Batching, Limits
 from keras_transformer.serving.service import Service
 from keras_transformer.serving.versions import Versions
 
