@@ -24,7 +24,7 @@ from typing import NamedTuple, cast
 
 from keras_transformer.config import SettingError, UserError
 from keras_transformer.data.languages import check_sides
-from keras_transformer.data.symbols import SPECIAL
+from keras_transformer.data.pieces import SPECIAL
 from keras_transformer.data.texts import MEMORY as MEMORY
 from keras_transformer.data.texts import Corpus as Corpus
 from keras_transformer.data.texts import Pair, State, checked_pairs

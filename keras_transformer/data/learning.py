@@ -1,7 +1,7 @@
 """Learns the pieces of a vocabulary from text: byte pairs, by sentencepiece.
 
 Characters are counted first, since rare ones get no piece, and pieces are
-learnt from the rest. So the text, or a random sample of it, is kept in a file.
+learnt from the rest. So the text, or a sample of it, is kept in a file.
 
 A vocabulary has one of two sets of rules, which normalise its text.
 
@@ -9,13 +9,13 @@ A vocabulary has one of two sets of rules, which normalise its text.
 Every spelling of a composed character becomes that character (U+00E9 for "e"
 and U+0301, a Hangul syllable for its letters), and up to three points of one
 script that follow each other, such as a vowel and the doubling of Hebrew or
-Arabic, come in Unicode's order. That is Unicode's NFC, except that other marks
-that do not compose stay in the order in which they were written, and keep
-later ones from composing. The text stays canonically equivalent even then.
-Tabs, line ends and spaces at which a line may break become a space. Control
-characters but the zero byte, and byte-order marks, go. No-break spaces, the
-ideographic space, joiners, zero-width spaces, marks of direction and U+FFFD
-stay. "▁" stands for the space inside pieces, so it becomes one too.
+Arabic, come in Unicode's order. That is Unicode's NFC, except that singletons,
+such as U+FA19 in Japanese names, stay, and that other marks which do not
+compose stay in the order in which they were written, and keep later ones from
+composing. The text stays canonically equivalent even then. Tabs, line ends and
+spaces at which a line may break become a space. Control characters but the zero
+byte, and byte-order marks, go. No-break spaces, the ideographic space, joiners,
+zero-width spaces, marks of direction and U+FFFD stay.
 
 `nfkc` is sentencepiece's `nmt_nfkc`, which folds much more: Unicode NFKC,
 except that "～" stays as it is. Every kind of space and U+FFFD become a space,
@@ -27,24 +27,25 @@ vocabulary; the vocabulary keeps them.
 """
 
 import collections
-import contextlib
+import functools
 import io
 import itertools
 import os
 import pathlib
+import re
 import sys
 import tempfile
 import unicodedata
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import sentencepiece
 
 from keras_transformer import config
+from keras_transformer.data.pieces import SPACE
 from keras_transformer.data.sentencepiece_file import NFC, parse_model
-from keras_transformer.data.source_reading import is_visible
-from keras_transformer.data.symbols import Form
+from keras_transformer.data.source_reading import is_singleton, is_visible
 from keras_transformer.data.texts import checked_texts
 from keras_transformer.machine import files
 
@@ -60,127 +61,130 @@ RARE = 1 / 100_000
 RARE_BLANK = 1 / 10_000
 # In bytes; sentencepiece skips longer sentences.
 MAX_SENTENCE_BYTES = 65_536
-# Lines drawn at a time.
-CHUNK = 8192
-# All draws are below this.
-DRAWS = 2**32
 # Combining classes of points that belong to one script, such as vowels.
 _POINTS = range(1, 200)
 # Points in a row that are put in order.
 _MOST_POINTS = 3
-# The byte-order mark, and what stands for the space inside pieces.
-_DELETED, _SPACES = "\ufeff", "▁"
+_BYTE_ORDER_MARK = "\ufeff"
 _LINE_ENDS = "\t\n\v\f\r\x85"
+# Inside pieces "▁" stands for a space, and this, which no text has, for "▁".
+_NONCHARACTER = "\ufdd0"
 
 
 def learn(
     sentences: Iterable[str],
     vocab_size: int,
     folder: pathlib.Path,
-    symbols: list[str],
+    whole: Sequence[str],
     normalization: str | None,
 ) -> bytes:
     """Learn a sentencepiece model, as `Tokenizer.train` says.
 
-    The text is kept in `folder` meanwhile.
+    The text is kept in `folder` meanwhile; the strings `whole` stay one piece.
     """
-    # Left out if there are none, since the model stores its arguments.
-    extra: dict[str, Any] = {"user_defined_symbols": symbols} if symbols else {}
-    most = vocab_size - RESERVED_PIECES - len(symbols)
+    folds = normalization == "nfkc"
     texts = checked_texts("sentences", sentences, in_utf_8=True)
     with tempfile.TemporaryDirectory(
         dir=folder, prefix=files.PARTIAL
     ) as partial:
-        _refuse_a_path(sentences)
-        text = Sample(f"{partial}/sentences.txt", texts, MAX_TRAINING_SENTENCES)
-        if normalization == "nfkc":
-            extra["normalization_rule_name"] = "nmt_nfkc"
-            return _train(text, "NFKC", most, vocab_size=vocab_size, **extra)
-        extra["normalization_rule_tsv"] = f"{partial}/rules.tsv"
-        write_rules(extra["normalization_rule_tsv"])
-        model = _train(text, "NFC", most, vocab_size=vocab_size, **extra)
-    # Name the rules, instead of the file that they came from.
+        text = Sample(f"{partial}/sentences.txt", texts)
+        rare = _rare_characters(
+            text.lines(folds), vocab_size - RESERVED_PIECES - len(whole)
+        )
+        extra: dict[str, Any] = {"normalization_rule_name": "nmt_nfkc"}
+        if not folds:
+            back = {_NONCHARACTER: SPACE}
+            extra = {
+                "normalization_rule_tsv": _written(partial, "in", _rules()),
+                "denormalization_rule_tsv": _written(partial, "out", back),
+            }
+        if whole:  # The model stores its arguments, empty ones too.
+            extra["user_defined_symbols"] = list(whole)
+        lines = (line.translate(rare) for line in text.lines(folds))
+        model = _train(lines, vocab_size=vocab_size, **extra)
+    if folds:
+        return model
+    # Name the rules, instead of the files that they came from.
     proto = parse_model(model)
     proto.normalizer_spec.name = NFC
-    proto.normalizer_spec.ClearField("normalization_rule_tsv")
+    for rules in proto.normalizer_spec, proto.denormalizer_spec:
+        rules.ClearField("normalization_rule_tsv")
     return bytes(proto.SerializeToString())
 
 
 class Sample:
-    """Lines of text: all of them, or a random sample in their order.
+    """Lines of text in a file: all of them, or so many that memory holds them.
 
-    Every line draws a number, and the lowest are the sample. A line that
-    cannot be among them never reaches the file, so the file stays small.
-
-    Args:
-        path: The file to write.
-        texts: Texts of one line or several.
-        most: Lines in the sample.
-        seed: Fixes the sample.
+    A line's checksum decides, and the bound sinks as lines come, so that the
+    file stays small.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike,
-        texts: Iterable[str],
-        most: int,
-        seed: int = 1,
-    ) -> None:
-        self.path, limit = path, DRAWS
-        lines = (line for text in texts for line in text.split("\n"))
-        random = np.random.default_rng(seed)
-        drawn = [np.zeros(0, np.uint32)]  # One for each line of the file.
-        written = 0
-        next_look = 2 * most
+    def __init__(self, path: str | os.PathLike, texts: Iterable[str]) -> None:
+        self.path, self.bound, written = path, 1 << 32, 0
         with open(path, "w", encoding="utf-8", newline="\n") as file:
-            while chunk := list(itertools.islice(lines, CHUNK)):
-                draws = random.integers(0, DRAWS, len(chunk), np.uint32)
-                keep = draws < limit
-                file.writelines(
-                    f"{line}\n" for line in itertools.compress(chunk, keep)
-                )
-                drawn.append(draws[keep])
-                written += len(drawn[-1])
-                if written >= next_look:
-                    limit = _limit(np.concatenate(drawn), most)
-                    next_look += most
-        self.draws = np.concatenate(drawn)
-        self.limit = _limit(self.draws, most)
+            for line in (line for text in texts for line in text.split("\n")):
+                if self._has(line):
+                    file.write(f"{line}\n")
+                    written += 1
+                if written == 2 * MAX_TRAINING_SENTENCES:
+                    self.bound, written = self.bound // 2, written // 2
 
-    def lines(self) -> Generator[str, None, None]:
-        """Read the lines of the sample, without their ends."""
+    def _has(self, line: str) -> bool:
+        return zlib.crc32(line.encode()) < self.bound
+
+    def lines(self, folds: bool) -> Iterator[str]:
+        """Read the lines, in the form of Unicode that the vocabulary sees."""
         with open(self.path, encoding="utf-8", newline="\n") as file:
-            for line in itertools.compress(file, self.draws < self.limit):
-                yield line.removesuffix("\n")
+            for line in filter(self._has, (x.removesuffix("\n") for x in file)):
+                yield _folded(line) if folds else _composed(line)
 
 
-def _limit(draws: np.ndarray, most: int) -> int:
-    """Find the value that at most `most` of the draws are below."""
-    return int(np.partition(draws, most)[most]) if len(draws) > most else DRAWS
+_folded = functools.partial(unicodedata.normalize, "NFKC")
 
 
-def _refuse_a_path(sentences: Iterable[str]) -> None:
-    """Refuse a file's name instead of its lines."""
-    is_file = False
-    if isinstance(sentences, Sequence) and len(sentences) == 1:
-        with contextlib.suppress(TypeError, ValueError):  # Not a name.
-            is_file = os.path.exists(sentences[0])
-    if is_file:
-        expected = "texts, such as the lines of a file"
-        raise config.SettingError("sentences", expected, sentences)
+def _composed(text: str) -> str:
+    """Compose all but singletons."""
+    return _others().sub(lambda x: unicodedata.normalize("NFC", x[0]), text)
 
 
-def _train(text: Sample, form: Form, most: int, **extra: Any) -> bytes:
-    """Train on some lines, without all but `most` of their characters."""
-    rare = _rare_characters(text, form, most)
+@functools.cache
+def _others() -> re.Pattern:
+    singletons = filter(is_singleton, map(chr, range(sys.maxunicode + 1)))
+    return re.compile(f"[^{''.join(singletons)}]+")
+
+
+def _rare_characters(lines: Iterable[str], most: int) -> dict[int, str]:
+    """Map the characters that get no piece to spaces, for `str.translate`."""
+    counts: collections.Counter[str] = collections.Counter()
+    for line in lines:
+        counts.update(line)
+    total = counts.total()
+    del counts[" "]
+    rare = {x for x, _ in counts.most_common()[most:]}
+    for x, count in counts.items():
+        if count < total * (RARE if is_visible(x) else RARE_BLANK):
+            rare.add(x)
+    return dict.fromkeys(map(ord, rare), " ")
+
+
+def _train(lines: Iterator[str], **extra: Any) -> bytes:
+    """Train on lines, which may fail: sentencepiece would take it for an end."""
     model = io.BytesIO()
     raised: list[BaseException] = []
+
+    def watched() -> Iterator[str]:
+        try:
+            yield from lines
+        except (Exception, KeyboardInterrupt) as error:
+            raised.append(error)
+            raise
+
     # Fixes how sentencepiece shuffles the lines.
     sentencepiece.set_random_generator_seed(1)
     try:
         sentencepiece.SentencePieceTrainer.Train(
             # Not `input`, which would put the path into the model.
-            sentence_iterator=_normalized(text, form, rare, raised),
+            sentence_iterator=watched(),
             model_writer=model,
             model_type="bpe",
             # Without it, a size too large for the text is an error.
@@ -208,46 +212,22 @@ def _train(text: Sample, form: Form, most: int, **extra: Any) -> bytes:
     return model.getvalue()
 
 
-def _normalized(
-    text: Sample, form: Form, rare: dict[int, str], raised: list[BaseException]
-) -> Iterator[str]:
-    """Read lines as they will be; keep an error, for sentencepiece an end."""
-    try:
-        for line in text.lines():
-            yield unicodedata.normalize(form, line).translate(rare)
-    except (Exception, KeyboardInterrupt) as error:
-        raised.append(error)
-        raise
-
-
-def _rare_characters(text: Sample, form: Form, most: int) -> dict[int, str]:
-    """Map the characters that get no piece to spaces, for `str.translate`."""
-    counts: collections.Counter[str] = collections.Counter()
-    for line in text.lines():
-        counts.update(unicodedata.normalize(form, line))
-    total = counts.total()
-    del counts[" "]
-    rare = {x for x, _ in counts.most_common()[most:]}
-    for x, count in counts.items():
-        if count < total * (RARE if is_visible(x) else RARE_BLANK):
-            rare.add(x)
-    return dict.fromkeys(map(ord, rare), " ")
-
-
-def write_rules(path: str | os.PathLike) -> None:
-    """Write `nfc` as a `normalization_rule_tsv` of sentencepiece.
+def _written(folder: str, name: str, rules: Mapping[str, str]) -> str:
+    """Write rules as sentencepiece reads them, and return their file.
 
     Each line has the code points of a text, a tab and those that replace it.
     sentencepiece replaces the longest text first, and looks at each place once.
     """
+    path = f"{folder}/{name}.tsv"
     with open(path, "w", encoding="ascii", newline="\n") as file:
-        for text, replacement in sorted(_rules().items()):
+        for text, replacement in sorted(rules.items()):
             for end, part in ("\t", text), ("\n", replacement):
                 file.write(" ".join(f"{ord(x):X}" for x in part) + end)
+    return path
 
 
 def _rules() -> dict[str, str]:
-    """Map every text of a few characters that is not as it should be."""
+    """Map every text of a few characters that `nfc` changes."""
     characters = [
         character
         for character in map(chr, range(sys.maxunicode + 1))
@@ -260,8 +240,7 @@ def _rules() -> dict[str, str]:
         if not unicodedata.is_normalized("NFD", character):
             composed[unicodedata.normalize("NFD", character)].append(character)
         if unicodedata.combining(character) in _POINTS:
-            script = unicodedata.name(character).split()[0]
-            points[script].append(character)
+            points[unicodedata.name(character).split()[0]].append(character)
     texts = itertools.chain(
         characters,
         *(
@@ -279,12 +258,14 @@ def _rules() -> dict[str, str]:
         text: unicodedata.normalize("NFC", text)
         for text in texts
         if not unicodedata.is_normalized("NFC", text)
+        and not (len(text) == 1 and is_singleton(text))
     }
     for character in characters:
         if _is_space(character):
             rules[character] = " "
-        elif unicodedata.category(character) == "Cc" or character in _DELETED:
+        elif unicodedata.category(character) == "Cc":
             rules[character] = ""
+    rules |= {_BYTE_ORDER_MARK: "", SPACE: _NONCHARACTER}
     # Neither needs a rule, and sentencepiece takes none for the zero byte.
     del rules["\0"], rules[" "]
     return rules
@@ -295,7 +276,7 @@ def _is_space(character: str) -> bool:
     if unicodedata.category(character) in ("Zs", "Zl", "Zp"):
         kind = unicodedata.decomposition(character).partition(" ")[0]
         return kind not in ("<noBreak>", "<wide>")
-    return character in _LINE_ENDS + _SPACES
+    return character in _LINE_ENDS
 
 
 def _spellings(

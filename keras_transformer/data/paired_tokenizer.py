@@ -122,16 +122,7 @@ class PairedTokenizer(Tokenizer):
             texts = np.flatnonzero(ids > EOS_ID)
             pieces = [self._names[piece_id] for piece_id in texts]
             self.spm = source_reading.for_sources(self.spm, pieces)
-        self._make_target(side)
-
-    def with_symbols(self, symbols: Sequence[str]) -> Tokenizer:
-        if not symbols:
-            return self
-        raise UserError(
-            "Expected one vocabulary to add `symbols` to, found two joined, as "
-            "some imported runs have; leave out `symbols`, or give a "
-            "`tokenizer` that has them."
-        )
+        self._begin(side)
 
     def tokenize(self, text: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
         tags, rest = self._split_tags(text)

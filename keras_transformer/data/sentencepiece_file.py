@@ -20,7 +20,7 @@ from google.protobuf import (
 )
 
 from keras_transformer import config
-from keras_transformer.data.symbols import SPACE
+from keras_transformer.data.pieces import SPACE
 
 NFC = "nfc"  # What models call the rules of `learning`.
 BPE = 2  # A model's type.
@@ -62,6 +62,8 @@ message_type { name: "Model"
           type: TYPE_MESSAGE }
   field { name: "normalizer_spec" number: 3 type_name: "Normalizer"
           type: TYPE_MESSAGE }
+  field { name: "denormalizer_spec" number: 5 type_name: "Normalizer"
+          type: TYPE_MESSAGE }
 }
 """
 
@@ -74,12 +76,12 @@ def parse_model(model: bytes) -> Any:
     return message_factory.GetMessageClass(described).FromString(model)
 
 
-def with_symbols(model: bytes, symbols: Sequence[str]) -> bytes:
-    """Make symbols of a model's pieces, and add those that it lacks."""
+def with_pieces(model: bytes, texts: Sequence[str]) -> bytes:
+    """Let texts stay one piece each, and add the pieces that it lacks."""
     proto = parse_model(model)
     known = {piece.piece: piece for piece in proto.pieces}
-    for symbol in symbols:
-        piece = known.get(symbol) or proto.pieces.add(piece=symbol)
+    for text in texts:
+        piece = known.get(text) or proto.pieces.add(piece=text)
         piece.score, piece.type = 0.0, USER_DEFINED
     return bytes(proto.SerializeToString())
 

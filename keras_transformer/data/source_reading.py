@@ -25,7 +25,7 @@ from keras_transformer.data.sentencepiece_file import (
     USER_DEFINED,
     parse_model,
 )
-from keras_transformer.data.symbols import SPACE
+from keras_transformer.data.pieces import SPACE
 
 # They show nothing: Unicode's Default_Ignorable_Code_Point, first to last.
 _IGNORABLE = (
@@ -48,6 +48,12 @@ _KATAKANA, _VOICED = range(0xFF66, 0xFF9E), "\uff9e\uff9f"
 def is_visible(text: str) -> bool:
     """Return whether a text has a character that shows something."""
     return any(unicodedata.category(x) not in _INVISIBLE for x in text)
+
+
+def is_singleton(character: str) -> bool:
+    """Return whether Unicode takes it for another character, in any text."""
+    plain = unicodedata.decomposition(character)
+    return bool(plain) and " " not in plain
 
 
 def for_sources(model: bytes, pieces: Iterable[str] | None = None) -> bytes:
@@ -95,9 +101,11 @@ def _table(processor: Any, pieces: set[str]) -> dict[str, str]:
 def _meanings() -> dict[str, str]:
     """Map every text that may stand for another one to that."""
     found = {}
-    for character in map(chr, range(0x20000)):  # All compatibility forms.
-        if unicodedata.decomposition(character).startswith("<"):
-            plain = unicodedata.normalize("NFKC", character)
+    for character in map(chr, range(0x30000)):
+        is_form = unicodedata.decomposition(character).startswith("<")
+        if is_form or is_singleton(character):
+            form = "NFKC" if is_form else "NFC"
+            plain = unicodedata.normalize(form, character)
             if unicodedata.category(character) == "Zs":
                 plain = " "
             elif "⁄" in plain:
@@ -127,66 +135,70 @@ def _with_rules(charsmap: bytes, table: Mapping[str, str]) -> bytes:
     ended by a zero byte.
     """
     size = int.from_bytes(charsmap[:4], "little")
-    units = _DoubleArray("I", charsmap[4 : 4 + size])
-    texts = bytearray(charsmap[4 + size :])
-    is_empty = not units
-    if is_empty:
-        units.add_block()
-        units[0] = 0
-    tree: dict[int, Any] = {}
+    trie, texts = _Trie(charsmap[4 : 4 + size]), bytearray(charsmap[4 + size :])
     places: dict[str, int] = {}  # Of the value of each replacement.
     for text, replacement in table.items():
         if replacement not in places:
             if len(places) % _BLOCK == 0:
-                first = units.add_block()
-            places[replacement] = first + len(places) % _BLOCK
-            units[places[replacement]] = _VALUE | len(texts)
+                first = trie.add_block()
+            places[replacement] = place = first + len(places) % _BLOCK
+            trie.units[place] = _VALUE | len(texts)
             texts += replacement.encode() + b"\0"
-        branch = tree
-        for byte in text.encode():
-            branch = branch.setdefault(byte, {})
-        branch[-1] = places[replacement]
-    units.add(0, tree, is_empty)
-    size = len(units) * units.itemsize
-    return size.to_bytes(4, "little") + units.tobytes() + bytes(texts)
+        trie.add(text.encode(), places[replacement])
+    units = trie.units.tobytes()
+    return len(units).to_bytes(4, "little") + units + bytes(texts)
 
 
-class _DoubleArray(array.array):
-    """The units of a double array.
+class _Trie:
+    """A double array: the children of a node lie in its block, by bytes.
 
     A node that gets children moves with those it has to a block of its own at
     the end; all others stay where they are.
     """
 
+    def __init__(self, units: bytes) -> None:
+        self.units = array.array("I", units)
+        self.own: dict[int, int] = {}  # The blocks of nodes that have one.
+        if not units:
+            self.units[self.add_block()] = 0  # The root.
+
     def add_block(self) -> int:
-        self.extend([_VALUE] * _BLOCK)
-        return len(self) - _BLOCK
+        self.units.extend([_VALUE] * _BLOCK)
+        return len(self.units) - _BLOCK
+
+    def add(self, text: bytes, value: int) -> None:
+        """Add a text whose value is at a place, or give it another value."""
+        node = 0
+        for byte in text:
+            node = self.block_of(node) + byte
+            if is_new := self.units[node] == _VALUE:
+                self.units[node] = byte
+        if is_new:
+            self.point(node, value)
+        else:
+            self.units[self.block_of(node)] = self.units[value]
+        self.units[node] |= _HAS_VALUE
+
+    def block_of(self, node: int) -> int:
+        """Return the block of a node: its value, and its children by bytes."""
+        if node not in self.own:
+            new, old = self.add_block(), self.base(node)
+            for byte in range(1, _BLOCK):
+                child = old ^ byte
+                if self.units[child] & (_VALUE | _LABEL) == byte:
+                    self.units[new + byte] = self.units[child]
+                    self.point(new + byte, self.base(child))
+            if self.units[node] & _HAS_VALUE:
+                self.units[new] = self.units[old]
+            self.point(node, new)
+            self.own[node] = new
+        return self.own[node]
 
     def base(self, node: int) -> int:
         """Return where a node's value is, and its children by their labels."""
-        unit = self[node]
+        unit = self.units[node]
         return node ^ (unit >> 10) << (8 if unit & _IN_BLOCKS else 0)
 
     def point(self, node: int, place: int) -> None:
-        self[node] = self[node] & (_HAS_VALUE | _LABEL) | (node ^ place) << 10
-
-    def add(self, node: int, below: dict[int, Any], is_new: bool) -> None:
-        """Add what lies below a node, by bytes; -1 has a value's place."""
-        value = place = below.pop(-1, None)
-        if below or not is_new:
-            place, old = self.add_block(), self.base(node)
-            for label in () if is_new else range(1, _BLOCK):
-                if self[old ^ label] & (_VALUE | _LABEL) == label:
-                    self[place + label] = self[old ^ label]
-                    self.point(place + label, self.base(old ^ label))
-            value = old if value is None and self[node] & _HAS_VALUE else value
-            if value is not None:
-                self[place] = self[value]
-        self.point(node, place)
-        if value is not None:
-            self[node] |= _HAS_VALUE
-        for label, deeper in below.items():
-            child = place + label
-            if is_new_child := self[child] == _VALUE:
-                self[child] = label
-            self.add(child, deeper, is_new_child)
+        kept = self.units[node] & (_HAS_VALUE | _LABEL)
+        self.units[node] = kept | (node ^ place) << 10

@@ -27,7 +27,7 @@ import tensorflow_text
 
 from keras_transformer import config
 from keras_transformer.data import sentencepiece_file, source_reading
-from keras_transformer.data.symbols import TOKENIZER_FILE, read_symbols
+from keras_transformer.data.pieces import TOKENIZER_FILE, read_symbols
 from keras_transformer.data.texts import checked_texts, place_named
 from keras_transformer.machine import files
 from keras_transformer.settings import checked_value, whole_number
@@ -93,7 +93,15 @@ class Tokenizer(tf.Module):
             self.spm = source_reading.for_sources(model)
             pieces.LoadFromSerializedProto(self.spm)
         self._pieces = pieces
-        self._make_target(side)
+        self._begin(side)
+
+    def _begin(self, side: str) -> None:
+        self.load_operator()
+        self._side, is_target = side, side == TARGET
+        self.target = self if is_target else type(self)(self.model, TARGET)
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.model, self._side)
 
     def __repr__(self) -> str:
         return (
@@ -101,11 +109,6 @@ class Tokenizer(tf.Module):
             f"pad_id={self.pad_id}, unk_id={self.unk_id}, "
             f"bos_id={self.bos_id}, eos_id={self.eos_id})"
         )
-
-    def _make_target(self, side: str) -> None:
-        self.load_operator()
-        is_target = side == TARGET
-        self.target = self if is_target else type(self)(self.model, TARGET)
 
     @functools.cached_property
     def ids(self) -> config.SpecialIds:
@@ -188,15 +191,14 @@ class Tokenizer(tf.Module):
             symbols = read_symbols(symbols, "NFKC" if is_folded else "NFC")
         reserved = learning.RESERVED_PIECES + len(symbols)
         if vocab_size <= reserved:
-            also = f", {len(symbols)} symbols" if symbols else ""
             raise config.UserError(
                 f"Expected a vocabulary size above {reserved} (four special "
-                f"ids{also}, 256 bytes and the space come first), received "
-                f"{vocab_size}; ask for more, such as 8000."
+                "ids, the symbols, 256 bytes and the space come first), "
+                f"received {vocab_size}; ask for more, such as 8000."
             )
         folder = pathlib.Path(path).parent
         model = learning.learn(
-            sentences, vocab_size, folder, list(symbols), normalization
+            sentences, vocab_size, folder, symbols, normalization
         )
         tokenizer = cls(model)
         if tokenizer.vocab_size != vocab_size:
@@ -222,8 +224,14 @@ class Tokenizer(tf.Module):
         """
         if not symbols:
             return self
-        symbols = read_symbols(symbols)
-        return type(self)(sentencepiece_file.with_symbols(self.model, symbols))
+        if self.target.spm != self.model:
+            raise config.UserError(
+                "Expected one vocabulary to add `symbols` to, found two "
+                "joined, as some imported runs have; leave out `symbols`, or "
+                "give a `tokenizer` that has them."
+            )
+        pieces = read_symbols(symbols)
+        return type(self)(sentencepiece_file.with_pieces(self.model, pieces))
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the sentencepiece model to a file, whole or not at all."""
@@ -250,15 +258,13 @@ class Tokenizer(tf.Module):
         if path.is_dir():
             path = path / TOKENIZER_FILE
         try:
-            model = path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return cls(path.read_bytes())
+        except OSError as error:
             raise config.UserError(
-                f"Expected a vocabulary at {path}, found no such file; give "
-                "the directory of a run that has begun, or a sentencepiece "
-                "model."
+                f"Expected a vocabulary at {path}, found none "
+                f"({error.strerror}); give the directory of a run that has "
+                "begun, or a sentencepiece model."
             ) from None
-        try:
-            return cls(model)
         except ValueError as error:
             raise config.UserError(
                 f"{path} is not a vocabulary that this package can use "

@@ -32,7 +32,7 @@ import time
 from collections.abc import Iterator
 
 from keras_transformer.config import JobError, UserError
-from keras_transformer.data.symbols import TOKENIZER_FILE as TOKENIZER_FILE
+from keras_transformer.data.pieces import TOKENIZER_FILE as TOKENIZER_FILE
 
 logger = logging.getLogger("keras_transformer")
 CONFIG_FILE = "config.json"

@@ -136,7 +136,7 @@ class RunConfig:
                 f"at most {rows}, the model's learned positions",
                 training.max_length,
             )
-        return cls(
+        run = cls(
             preset=preset,
             corpus=corpus,
             requested_vocab_size=model.vocab_size,
@@ -146,16 +146,17 @@ class RunConfig:
             initial=initial,
             **own,
         )
+        check_sides(run.source_lang, run.target_lang)
+        return run
 
     def __post_init__(self) -> None:
-        """Refuse bad codes, and one language or one split for two uses."""
+        """Refuse one split for two uses, and what no file can keep."""
         if not isinstance(self.model.activation, str):
             raise SettingError(
                 "activation",
                 f"a name that {CONFIG_FILE} can keep",
                 self.model.activation,
             )
-        check_sides(self.source_lang, self.target_lang)
         if self.train_split == self.validation_split:
             raise UserError(
                 f"Expected two splits, received {self.train_split} for "

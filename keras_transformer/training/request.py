@@ -33,7 +33,7 @@ from keras_transformer.data.corpora import (
     parts_of,
     tags_of,
 )
-from keras_transformer.data.symbols import Form, read_symbols
+from keras_transformer.data.pieces import Form, read_symbols
 from keras_transformer.machine import files
 from keras_transformer.presets import PRESETS
 from keras_transformer.runs import layout

@@ -14,7 +14,7 @@ from keras_transformer import config
 from keras_transformer.commands import text_streams
 from keras_transformer.data import lines
 from keras_transformer.data.corpora import open_corpus
-from keras_transformer.data.symbols import read_symbols
+from keras_transformer.data.pieces import read_symbols
 from keras_transformer.runs.run_config import RunConfig
 
 GERMAN = [f"Satz {number} für dich" for number in range(7)]

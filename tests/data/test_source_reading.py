@@ -80,6 +80,12 @@ def test_a_character_with_a_piece_stays(tmp_path):
     assert typed == ids_of(tokenizer, ["’tis"] * 3)
 
 
+def test_a_singleton_is_read_as_what_unicode_takes_it_for(tmp_path):
+    tokenizer = Tokenizer.train(["神社 Å", "社神 Å"] * 3, 300, tmp_path / "t")
+    found = ids_of(tokenizer, ["\ufa19社 \u212b"])
+    assert found == ids_of(tokenizer, ["\u795e社 \xc5"])
+
+
 def test_a_fraction_after_a_number_and_half_width_kana(tmp_path):
     text = ["1 1/2 ガ カ パ", "2 1/2 パ ガ カ"] * 5
     tokenizer = Tokenizer.train(text, 300, tmp_path / "t.model")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformer.config import UserError
-from keras_transformer.data.symbols import read_symbols
+from keras_transformer.data.pieces import read_symbols
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.training.request import understand
 

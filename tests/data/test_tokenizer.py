@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import multiprocessing
 
 import pytest
 import sentencepiece
@@ -61,6 +62,19 @@ def test_tokens_end_with_one_end_token_and_have_no_start_token(tokenizer):
     assert tokenizer.tokenize(["", " \n\t", "\ufeff"]).to_list() == [[EOS]] * 3
 
 
+@pytest.mark.slow
+def test_another_process_gets_the_same_tokenizer(tokenizer):
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        found = pool.apply(ids_of, [tokenizer, SENTENCES])
+        exact = pool.apply(ids_of, [tokenizer.target, ["\xa0dog"]])
+    assert found == tokenizer.tokenize(SENTENCES).to_list()
+    assert exact == tokenizer.target.tokenize(["\xa0dog"]).to_list()
+
+
+def ids_of(tokenizer, texts):
+    return tokenizer.tokenize(texts).to_list()
+
+
 def test_invalid_utf_8_reads_as_replacement_characters(tokenizer):
     ids = tokenizer.tokenize(tf.constant([b"\xff\xfe bad", b"good"]))
     bad, good = tokenizer.detokenize(ids).numpy()
@@ -108,10 +122,10 @@ def test_what_ends_the_reading_of_the_lines_is_what_the_caller_gets(
 ):
     read, times = Sample.lines, itertools.count(1)
 
-    def lines(sample):
+    def lines(sample, folds):
         # First their characters are counted, then pieces are learnt.
         is_learning = next(times) == 2
-        for i, line in enumerate(read(sample)):
+        for i, line in enumerate(read(sample, folds)):
             if is_learning and i == 7:
                 raise error
             yield line
@@ -189,9 +203,9 @@ FOREIGN = train_pieces(SENTENCES, 60, unk_id=0, bos_id=1, eos_id=2, pad_id=-1)
 @pytest.mark.parametrize(
     "content, message",
     [
-        (None, "Expected a vocabulary at .*t.model, found no such file"),
-        (b"not a model", "t.model is not a vocabulary that this package can"),
-        (FOREIGN, r"ids .* = \(0, 1, 2, 3\), .* Received: \(-1, 0, 1, 2\)"),
+        (None, "Expected a vocabulary at .*t.model"),
+        (b"not a model", "t.model is not a vocabulary"),
+        (FOREIGN, r"Received: \(-1, 0, 1, 2\)"),
     ],
 )
 def test_another_file_is_refused(content, message, tmp_path):

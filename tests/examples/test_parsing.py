@@ -15,7 +15,7 @@ from session_loader import Served
 
 from keras_transformer import __main__
 from keras_transformer.config import UserError
-from keras_transformer.data.symbols import read_symbols
+from keras_transformer.data.pieces import read_symbols
 from keras_transformer.runs.run_config import RunConfig
 
 FOLDER = pathlib.Path(__file__).parents[2] / "examples" / "parsing"
