@@ -168,7 +168,7 @@ def _rare_characters(lines: Iterable[str], most: int) -> dict[int, str]:
 
 
 def _train(lines: Iterator[str], **extra: Any) -> bytes:
-    """Train on lines, which may fail: sentencepiece would take it for an end."""
+    """Train on lines; if they fail, sentencepiece would take it for the end."""
     model = io.BytesIO()
     raised: list[BaseException] = []
 

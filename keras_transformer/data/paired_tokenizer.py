@@ -26,7 +26,7 @@ import numpy as np
 import sentencepiece
 import tensorflow as tf
 
-from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, UserError
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.data import source_reading
 from keras_transformer.data.texts import some
 from keras_transformer.data.tokenizer import (

@@ -20,12 +20,12 @@ from typing import Any
 
 import sentencepiece
 
+from keras_transformer.data.pieces import SPACE
 from keras_transformer.data.sentencepiece_file import (
     NORMAL,
     USER_DEFINED,
     parse_model,
 )
-from keras_transformer.data.pieces import SPACE
 
 # They show nothing: Unicode's Default_Ignorable_Code_Point, first to last.
 _IGNORABLE = (
