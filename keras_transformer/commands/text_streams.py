@@ -87,19 +87,23 @@ def open_pairs(
     """
     file, name, total = open_input(one, stack, one_flag)
     other_file, other_name, other_total = open_input(other, stack, other_flag)
-    unequal = UserError(
-        f"Expected as many lines in {one_flag} and {other_flag}, received more "
-        "in one of them; align the files."
-    )
     if None not in (total, other_total) and total != other_total:
-        raise unequal
+        raise UserError(
+            f"Expected as many lines in {one_flag} and {other_flag}, "
+            f"received {total:,} and {other_total:,}; align the files."
+        )
 
     def pairs() -> Iterator[tuple[str, str]]:
         sides = read_lines(file, name), read_lines(other_file, other_name)
-        try:
-            yield from zip(*sides, strict=True)
-        except ValueError:
-            raise unequal from None
+        for number, pair in enumerate(itertools.zip_longest(*sides)):
+            if None in pair:
+                longer = one_flag if pair[1] is None else other_flag
+                raise UserError(
+                    f"Expected as many lines in {one_flag} and {other_flag}, "
+                    f"received more than {number:,} in {longer} alone; align "
+                    "the files."
+                )
+            yield pair
 
     return pairs(), total
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from keras_transformer.config import UserError
 from keras_transformer.data.languages import is_code, read_code
-from keras_transformer.data.lines import read_texts
+from keras_transformer.data.lines import PACKED, read_texts
 from keras_transformer.data.texts import Corpus, Pair, State, some
 from keras_transformer.machine import files
 
@@ -31,22 +31,25 @@ class Folder(Corpus):
                 f"{name}, which is not a folder; {advice}."
             )
         names = tuple(sorted(p.name for p in folder.iterdir() if p.is_file()))
-        endings = _ending(names, source_lang), _ending(names, target_lang)
+        spelt = _ending(names, source_lang), _ending(names, target_lang)
         self._checked: set[str] = set()
         # `test.de.1` is a reference of the split `test` too.
         self._sides = sides = (
-            _files(folder, names, endings[0], "()"),
-            _files(folder, names, endings[1], r"(?:\.(\d+))?"),
+            _files(folder, names, spelt[0], "()"),
+            _files(folder, names, spelt[1], r"(?:\.(\d+))?"),
         )
         splits = tuple(sorted(sides[0].keys() & sides[1].keys()))
         if not splits:
+            advice = "name its languages with `source_lang` and `target_lang`"
+            endings = {pathlib.Path(x).suffix for x in names} & PACKED.keys()
+            for ending in endings - {".gz"}:
+                advice = f"unpack {ending} with {PACKED[ending][1]}"
             raise UserError(
                 f"Expected files SPLIT.{source_lang} and SPLIT.{target_lang} "
                 f"in {folder}, found no such pair; this folder has: "
-                f"{some(names)}; name its languages with `source_lang` and "
-                "`target_lang`."
+                f"{some(names)}; {advice}."
             )
-        for split, ending in itertools.product(splits, endings):
+        for split, ending in itertools.product(splits, spelt):
             plain = f"{split}.{ending}"
             if {plain, f"{plain}.gz"} <= set(names):
                 logger.warning(
@@ -55,7 +58,7 @@ class Folder(Corpus):
                 )
         missing = {
             split: str(folder / f"{split}.{ending}")
-            for ending, side in zip(endings, sides, strict=True)
+            for ending, side in zip(spelt, sides, strict=True)
             for split in (sides[0] | sides[1]).keys() - side.keys()
         }
         super().__init__(name, source_lang, target_lang, splits, missing)

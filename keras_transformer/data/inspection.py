@@ -4,16 +4,17 @@ Axes: N pairs.
 """
 
 import array
+import contextlib
 import itertools
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from keras_transformer.config import UNK_ID
+from keras_transformer.config import UNK_ID, UserError
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.texts import Corpus, Pair
 from keras_transformer.data.tokenizer import Tokenizer
@@ -30,6 +31,18 @@ SAMPLE = 1_000
 MISFIT, MOST = 1.5, 1.0
 # Characters that a table shows.
 MOST_SHOWN = 12
+# What web pages and a wrong encoding leave in a text, and what mends it.
+LEFTOVERS = {
+    "entities": (
+        r"&(?:amp;)*(?:[A-Za-z]{2,8}|#\d{2,6}|#x[\dA-Fa-f]{2,5});",
+        "decode with html.unescape, twice if there is &amp;",
+    ),
+    "tags": (r"</\w+>|<\w+ [^<>]*=[^<>]*>|<(?:br|p) ?/?>", "remove them"),
+    # UTF-8 read as Latin-1 or Windows-1252.
+    "mojibake": ("[ÃÐ][\x80-\xbfŸ„œ]|Â[\xa0-\xbf]|â€|\ufffd", "mend with ftfy"),
+}
+_SUSPECT = re.compile("[&<ÃÐÂ\ufffd]|â€")
+_LEFT = re.compile("|".join(f"(?P<{x}>{y})" for x, (y, _) in LEFTOVERS.items()))
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 
 Row = str | tuple[str, str, str]
@@ -47,6 +60,9 @@ class Findings(NamedTuple):
         empty: Pairs with a side without text.
         ratio: Characters of the target for one of the source, the median.
         unlike: Pairs whose ratio is more than `FAR` times above or below it.
+        leftovers: The pairs with each of `LEFTOVERS`, and an example.
+        shared: The sources of each held-out split that are in this text, and
+            all of that split.
     """
 
     pairs: int
@@ -55,27 +71,35 @@ class Findings(NamedTuple):
     empty: int
     ratio: float
     unlike: int
+    leftovers: Mapping[str, tuple[int, str]] = {}
+    shared: Mapping[str, tuple[int, int]] = {}
 
-    def advice(self, too_long: int) -> str:
-        """Name what to clean, as one sentence; empty if that is little."""
-        found = (
-            ("repeated", self.repeated or 0),
-            ("with equal sides", self.equal),
-            (f"with one side {FAR} times longer than usual", self.unlike),
-            ("with an empty side", self.empty),
-            ("too long", too_long),
-        )
+    def advice(self, too_long: int) -> list[str]:
+        """Say what to clean, in a sentence, and what the scores are worth."""
+        counts = {
+            "repeated": self.repeated or 0,
+            "with equal sides": self.equal,
+            f"with one side {FAR} times longer than usual": self.unlike,
+            "with an empty side": self.empty,
+            "too long": too_long,
+        }
+        for kind, (count, example) in self.leftovers.items():
+            counts[f"with {kind} such as {example}"] = count
         named = [
             f"{count:,} {which} ({100 * count / self.pairs:.1f} %)"
-            for which, count in found
+            for which, count in counts.items()
             if count > NOTICEABLE * self.pairs
         ]
-        if not named:
-            return ""
-        return (
+        advice = [
             f"Of {self.pairs:,} training pairs {', '.join(named)}: look at "
             "them, and clean the text where they are wrong."
-        )
+        ]
+        return advice[: len(named)] + [
+            f"{count:,} of {all_of:,} sources of {split} are in the training "
+            "text too, so scores on it are better than on new text."
+            for split, (count, all_of) in self.shared.items()
+            if count
+        ]
 
     def rows(
         self, records: TokenisedCorpus, tokenizer: Tokenizer, longest: int
@@ -86,9 +110,9 @@ class Findings(NamedTuple):
         found = spelled(records, tokenizer)
         shown = " ".join(char for char, _ in found.most_common(MOST_SHOWN))
         share = sum(found.values()) / max(sum(records.num_tokens), 1)
-        named = f"{100 * share:.2g} % of the tokens{part}"
+        named = f"different characters, {100 * share:.2g} % of the tokens{part}"
         named += f": {shown}" if shown else ""
-        gone = f", dropped{part}"
+        too_long = f"pairs above {longest} tokens, dropped{part}"
         repeated = "not counted" if self.repeated is None else self.repeated
         counts: list[tuple[str, int | str, str]] = [
             ("repeated", repeated, "pairs that stood there before"),
@@ -96,13 +120,15 @@ class Findings(NamedTuple):
             ("target/source", f"{self.ratio:.2f}", "characters, the median"),
             ("unlike lengths", self.unlike, f"pairs over {FAR} times off that"),
             ("empty", self.empty, "pairs with an empty side, dropped"),
-            (
-                "too long",
-                records.dropped,
-                f"pairs above {longest} tokens{gone}",
-            ),
-            ("spelled in bytes", len(found), f"different characters, {named}"),
+            ("too long", records.dropped, too_long),
+            ("spelled in bytes", len(found), named),
         ]
+        for kind, (count, example) in self.leftovers.items():
+            mended = f"pairs, such as {example}; {LEFTOVERS[kind][1]}"
+            counts.append((kind, count, mended))
+        for split, (count, all_of) in self.shared.items():
+            of = f"of {all_of:,} sources, which are in this text too"
+            counts.append((f"of {split}", count, of))
         rows: list[Row] = [f"The text, {self.pairs:,} pairs"]
         for name, x, unit in counts:
             rows.append((name, f"{x:,}" if isinstance(x, int) else x, unit))
@@ -110,12 +136,25 @@ class Findings(NamedTuple):
 
 
 class Inspection:
-    """Counts what is suspect in the pairs of a corpus while they are read."""
+    """Counts what is suspect in the pairs of a corpus while they are read.
 
-    def __init__(self, corpus: Corpus) -> None:
+    Args:
+        corpus: The corpus.
+        held_out: The splits that its text should not have, if they are there.
+    """
+
+    def __init__(self, corpus: Corpus, held_out: Iterable[str] = ()) -> None:
         self._counts_repeated = not corpus.repeats
         self._pairs = self._equal = self._empty = 0
         self._hashes, self._ratios = array.array("q"), array.array("f")
+        self._leftovers, self._examples = Counter[str](), dict[str, str]()
+        self._held_out: dict[str, list[str]] = {}
+        for split in held_out:
+            with contextlib.suppress(UserError):  # Who needs it will tell.
+                pairs = corpus.pairs(split)
+                self._held_out[split] = [x for x, _ in pairs if x.strip()]
+        self._unmet = set(itertools.chain(*self._held_out.values()))
+        self._met: set[str] = set()
 
     def watch(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """Pass pairs on, and count."""
@@ -130,6 +169,13 @@ class Inspection:
                     self._hashes.append(hash(pair))
                 if max(len(source), len(target)) >= TELLING_LENGTH:
                     self._ratios.append(len(target) / len(source))
+                if source in self._unmet:
+                    self._met.add(source)
+                both = f"{source}\n{target}"
+                if _SUSPECT.search(both):
+                    of_pair = {x.lastgroup: x[0] for x in _LEFT.finditer(both)}
+                    self._leftovers.update(of_pair.keys())
+                    self._examples = {**of_pair, **self._examples}
             yield pair
 
     def findings(self) -> Findings:
@@ -144,6 +190,14 @@ class Inspection:
         return Findings(
             *(self._pairs, repeated, self._equal, self._empty, usual),
             int((off > FAR).sum()),
+            {
+                kind: (count, self._examples[kind])
+                for kind, count in self._leftovers.items()
+            },
+            {
+                split: (sum(x in self._met for x in sources), len(sources))
+                for split, sources in self._held_out.items()
+            },
         )
 
 

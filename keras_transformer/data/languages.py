@@ -1,7 +1,8 @@
 """Languages: their codes in any spelling, their scripts, the words of a text.
 
 Codes are those of BCP 47, with `-` or `_` and in any case: `de`, `pt-BR`,
-`zh_hans`, and those of three letters that have one of two. Facts of scripts
+`zh_hans`, those of three letters that have one of two, and gettext's such as
+`sr_RS@latin`. Facts of scripts
 are Unicode's; aliases and likely scripts are those of CLDR, by Babel.
 """
 
@@ -26,6 +27,12 @@ logger = logging.getLogger("keras_transformer")
 _OTHER_CODES = {
     **{"zt": "zh_Hant", "pb": "pt_BR", "jap": "ja", "jp": "ja", "cn": "zh"},
     **{"kh": "km", "vn": "vi", "cz": "cs", "gr": "el", "ua": "uk", "dk": "da"},
+}
+
+# Of gettext, behind an @; others are variants, as in ca@valencia.
+_MODIFIERS = {
+    **{"latin": ["Latn"], "cyrillic": ["Cyrl"], "devanagari": ["Deva"]},
+    **{"arabic": ["Arab"], "euro": []},
 }
 
 # ISO 15924. Kore and Ethi put spaces, or a mark of their own, between words.
@@ -96,7 +103,7 @@ class Language:
 
 def is_code(text: object) -> bool:
     """Return whether a text can be a code, and part of a file's name."""
-    pattern = r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*"
+    pattern = r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*(@[a-z]+)?"
     return isinstance(text, str) and bool(re.fullmatch(pattern, text))
 
 
@@ -132,7 +139,9 @@ def read_code(code: str) -> Language:
             "Expected the code of a language, such as de, pt-BR or zh_Hans, "
             f"received {code!r}."
         )
+    code, _, modifier = code.partition("@")
     base, *rest = re.split("[-_]", code)
+    rest[:0] = _MODIFIERS.get(modifier, [modifier] * bool(modifier))
     aliases = {**core.get_global("language_aliases"), **_OTHER_CODES}
     base, *more = aliases.get(base.lower(), base.lower()).split("_")
     # Written as BCP 47 advises, by their length.

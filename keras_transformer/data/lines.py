@@ -16,7 +16,13 @@ from typing import BinaryIO, cast
 
 from keras_transformer.config import UserError
 
-_GZIP = b"\x1f\x8b"
+# The ending, the first bytes and the command that unpacks.
+PACKED = {
+    ".gz": (b"\x1f\x8b", "gunzip"),
+    ".zst": (b"\x28\xb5\x2f\xfd", "unzstd"),
+    ".xz": (b"\xfd7zXZ\0", "unxz"),
+    ".bz2": (b"BZh", "bunzip2"),
+}
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _BREAKS = str.maketrans("\n\r\t", "   ")
 # The most bytes read at a time.
@@ -105,8 +111,9 @@ def _decoded(file: BinaryIO, name: str) -> Iterator[str]:
 
 def _other_form(block: bytes, is_first: bool) -> str | None:
     """Say what a block is instead of UTF-8, and how to mend it."""
-    if is_first and block.startswith(_GZIP):
-        return "it packed by gzip; unpack it with gunzip"
+    for ending, (begin, command) in PACKED.items():
+        if is_first and block.startswith(begin):
+            return f"a packed file, {ending}; unpack it with {command}"
     if is_first and block.startswith(_UTF_16):
         return "UTF-16; convert it with iconv -f UTF-16 -t UTF-8"
     # Each Latin letter of UTF-16 has a NUL, always on the same side.

@@ -170,6 +170,11 @@ class RunConfig:
         return self.train_split, self.validation_split
 
     @property
+    def held_out(self) -> list[str]:
+        """Names of the splits that the training text should not have."""
+        return sorted({self.validation_split, "test"} - {self.train_split})
+
+    @property
     def longest_source(self) -> int:
         """Tokens after which a validation or test source is cut."""
         # A model is judged on all lengths that it was trained on.

@@ -104,7 +104,8 @@ def costs_of(session: Session) -> Table:
 def planned(session: Session) -> tuple[Session, BatchPlan, list[Row]]:
     """Plan the batches of the head of the text, and look through all of it."""
     run, corpus = session.run, session.open_text()
-    looking, head = Inspection(corpus), list[Pair]()
+    looking = Inspection(corpus, run.held_out)
+    head = list[Pair]()
     with heartbeat("Looking through the text"):
         for pair in looking.watch(corpus.pairs(run.train_split)):
             if len(head) < HEAD_PAIRS:

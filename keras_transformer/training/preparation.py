@@ -243,17 +243,21 @@ def records_of(
             logger.warning("Making token records again: %s", error)
     is_train = split == run.train_split
     corpus = session.open_text()
-    looking, pairs = inspection.Inspection(corpus), corpus.pairs(split)
+    pairs = corpus.pairs(split)
+    if is_train:
+        looking = inspection.Inspection(corpus, run.held_out)
+        pairs = looking.watch(pairs)
     made = TokenisedCorpus.build(
-        looking.watch(pairs) if is_train else pairs,
+        pairs,
         tokenizer,
         path,
         # Never drop a validation sentence; a long one is cut later.
         max_length=run.training.max_length if is_train else None,
         progress=log_count(f"pairs of {split} tokenised"),
     )
-    if is_train and (advice := looking.findings().advice(made.dropped)):
-        logger.warning(advice)
+    if is_train:
+        for said in looking.findings().advice(made.dropped):
+            logger.warning(said)
     return made
 
 

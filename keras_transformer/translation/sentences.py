@@ -23,8 +23,13 @@ _PIECE = 2_048
 _NEXT = re.compile(rf"\S[^\r\n]{{,{_PIECE - 1}}}")
 # sentencex does not know it.
 _KHMER_END = re.compile(r"(?<=[។៕])(?=\s)")
-# With such a particle a sentence of Japanese goes on behind a quotation.
-_GOES_ON = re.compile("って|など|[とのをはがにも]")
+# With such a particle, or somebody who says it, a sentence of Japanese or
+# Chinese goes on behind a quotation.
+_GOES_ON = re.compile(
+    r"って|など|[とのをはがにも]|\w{1,5}?(?:[说說问]|問道|喊道|叫道|答道)"
+)
+# sentencex cuts behind a full-width point.
+_NUMBER = re.compile(r"\d[.．]\d")
 _LINE_END = re.compile(r"[\r\n]")
 # Marian's way to tell a model of several languages which one to write.
 _TAG = re.compile(r"\s*(>>[^<>\s]{1,32}<<)\s*")
@@ -98,8 +103,9 @@ class Splitter:
             while found and begin == found[-1][1] and begin < end:
                 if _is_closing(plain, begin):
                     begin += 1
-                elif _is_closing(plain, begin - 1) and _GOES_ON.match(
-                    plain, begin
+                elif _NUMBER.match(plain, begin - 2) or (
+                    _is_closing(plain, begin - 1)
+                    and _GOES_ON.match(plain, begin)
                 ):
                     begin = end
                 else:

@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import logging
+import lzma
 
 import numpy as np
 import pandas
@@ -110,6 +111,10 @@ NO_PAIR = "SPLIT.en and SPLIT.fr in .* this folder has: train.de, train.en;"
     "files, languages, message",
     [
         ({"train_en": LINE, "train_de": LINE}, "en fr", NO_PAIR),
+        (
+            {"train_en.zst": b"(\xb5/\xfd", "train_de.zst": b"(\xb5/\xfd"},
+            *("en de", "unpack .zst with unzstd"),
+        ),
         (None, "en de", "Expected demo, a folder or tfds:NAME as corpus, rec"),
         # Both would be read from the files of one.
         (None, "de deu", "two different languages, received de and deu; chan"),
@@ -176,7 +181,8 @@ def test_a_block_may_end_within_a_line_or_a_character(
         ("one\ntwo\n".encode("utf-16-le"), "UTF-16; .* -f UTF-16LE"),
         (b"one\nt\0wo and so on\n", "zero byte in line 2"),
         (b"one\rtwo\rthree\r", "carriage returns alone"),
-        (gzip.compress(b"one\n", mtime=0), "packed by gzip; unpack"),
+        (gzip.compress(b"one\n", mtime=0), ".gz; unpack it with gunzip"),
+        (lzma.compress(b"one\n"), ".xz; unpack it with unxz"),
         ("zwölf\n".encode("latin-1"), "other bytes in line 1"),
     ],
 )

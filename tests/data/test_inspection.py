@@ -1,5 +1,6 @@
 """What a corpus is said to be cleaned of."""
 
+import html
 import logging
 
 import numpy as np
@@ -39,15 +40,35 @@ def test_pairs_that_spoil_a_training_are_counted():
     assert found == Findings(
         *(1_009 + 7 + 5 + 3 + 2, 7, 5, 3), pytest.approx(2.0), 2
     )
-    advice = found.advice(too_long=11)
+    (advice,) = found.advice(too_long=11)
     for said in (
         *("Of 1,026 training pairs 7 repeated (0.7 %), 5 with equal sides",),
         *("2 with one side 3 times", "3 with an empty", "11 too long"),
     ):
         assert said in advice
     # One in more than a thousand is no reason for a line.
-    assert look(CLEAN + CLEAN[:1]).advice(too_long=1) == ""
-    assert look([]).advice(too_long=0) == ""
+    assert look(CLEAN + CLEAN[:1]).advice(too_long=1) == []
+    assert look([]).advice(too_long=0) == []
+
+
+def test_what_web_pages_and_wrong_encodings_leave_is_counted():
+    text = "Übergrößen für Ihre Straße – 5 < 6 & mehr, AT&T; Ação, <bt> Â."
+    odd = text.encode().decode("latin-1"), html.escape(html.escape(text))
+    lines = [(text, text[1:]), ("a</b>", "<br>"), ("x", odd[0]), (odd[1], "�")]
+    found = look(lines * 5)
+    counts = {kind: count for kind, (count, _) in found.leftovers.items()}
+    assert counts == {"entities": 5, "tags": 5, "mojibake": 10}
+    assert "5 with entities such as &amp;lt; (25.0 %)" in found.advice(0)[0]
+
+
+def test_held_out_sources_in_the_training_text_are_counted():
+    held = {"val": CLEAN[3:7], "test": [("new", "a"), *CLEAN[:2]], "b": CLEAN}
+    corpus = open_corpus({"train": CLEAN[1:5], **held})
+    inspection = Inspection(corpus, ["val", "test", "absent"])
+    list(inspection.watch(corpus.pairs("train")))
+    found = inspection.findings()
+    assert found.shared == {"val": (2, 4), "test": (1, 3)}
+    assert "1 of 3 sources of test are in" in found.advice(0)[1]
 
 
 def test_a_mixture_that_repeats_pairs_on_purpose_has_no_repeated_ones(
