@@ -1,9 +1,10 @@
 """Tokenizers made elsewhere, as a `Translator` needs them.
 
-A tokenizer has `tokenize` and `detokenize` for string tensors, as TensorFlow
-Text's have; or `encode` and `decode` for one text in Python; or it is a
-`TextVectorization`. Source ids go to the model as they are. A target loses its
-begin token and gets an end token, since the search writes both by itself.
+A tokenizer has `tokenize`, from strings `(B,)` to integers `(B, L)` or ragged,
+and `detokenize` back, as TensorFlow Text's have; or `encode` and `decode` for
+one text in Python; or it is an adapted `TextVectorization`. Source ids go to
+the model as they are. A target loses its begin token and gets an end token,
+since the search writes both by itself.
 
 Axes: B batch, L length, N texts.
 """
@@ -27,11 +28,8 @@ class TokenizerAdapter(tf.Module):
     """Lets a `Translator` use tokenizers made elsewhere.
 
     Args:
-        source: The tokenizer of source texts. It has `tokenize`, from strings
-            `(B,)` to integers `(B, L)` or ragged, and `detokenize` back; or
-            `encode`, from a `str` to a list of ids, and `decode` back, which
-            cannot be exported. Or it is an adapted
-            `keras.layers.TextVectorization`.
+        source: The tokenizer of source texts, of one of the three kinds. One in
+            Python cannot be exported.
         target: The tokenizer of target texts, if it is another.
         bos_id: The id that begins a `target_in`. By default, like the others,
             what the target tokenizer has as `bos_id` or `bos_token_id`; or
@@ -59,43 +57,37 @@ class TokenizerAdapter(tf.Module):
         target = source if target is None else target
         self.source_tokenizer, self.target_tokenizer = source, target
         self._source, self._target = _ways(source), _ways(target)
-        given = dict(bos_id=bos_id, eos_id=eos_id, pad_id=pad_id, unk_id=unk_id)
-        for name, value in given.items():
-            if value is not None:
-                whole_number(name, value, least=0)
-        pad_id = _id_of(target, "pad") if pad_id is None else pad_id
-        self.ids = SpecialIds(pad=0 if pad_id is None else pad_id)
+        given = dict(pad=pad_id, unk=unk_id, bos=bos_id, eos=eos_id)
+        ids: dict[str, Any] = {}
+        for role, value in given.items():
+            if value is None:
+                value = _number(target, f"{role}_id", f"{role}_token_id")
+            else:
+                whole_number(f"{role}_id", value, least=0)
+            ids[role] = value
+        ids["pad"] = ids["pad"] or 0
+        self.ids = SpecialIds(pad=ids["pad"])
         of_empty = self._rows(self._target, [""]).values.numpy().tolist()
         begin, end = of_empty if len(of_empty) == 2 else (None, None)
-        bos_id = _id_of(target, "bos", begin) if bos_id is None else bos_id
-        eos_id = _id_of(target, "eos", end) if eos_id is None else eos_id
-        if bos_id is None or eos_id is None:
+        ids["bos"] = begin if ids["bos"] is None else ids["bos"]
+        ids["eos"] = end if ids["eos"] is None else ids["eos"]
+        if None in (ids["bos"], ids["eos"]):
             raise UserError(
                 "Expected the ids that begin and end a target, which "
                 f"{type(target).__name__} does not say; give them as "
                 "`kt.TokenizerAdapter(tokenizer, bos_id=…, eos_id=…)`."
             )
-        if eos_id == self.ids.pad:
+        if ids["eos"] == ids["pad"]:
             raise UserError(
                 "Expected an `eos_id` other than `pad_id`, received "
-                f"{eos_id} for both, so nothing tells the end of a target "
+                f"{ids['eos']} for both, so nothing tells the end of a target "
                 "from what fills its row; give another `pad_id`."
             )
-        self.ids = SpecialIds(
-            self.ids.pad,
-            _id_of(target, "unk") if unk_id is None else unk_id,
-            bos_id,
-            eos_id,
-            tuple(self.tokenize([""]).values.numpy().tolist()),
-        )
-        self.vocab_size = _ask(
-            target, "vocab_size", "get_vocab_size", "vocabulary_size"
-        )
-
-    @property
-    def target(self) -> Any:
-        """The tokenizer of target texts."""
-        return types.SimpleNamespace(tokenize=self._tokenize_target)
+        blank = tuple(self.tokenize([""]).values.numpy().tolist())
+        self.ids = SpecialIds(*ids.values(), blank)
+        names = "vocab_size", "get_vocab_size", "vocabulary_size"
+        self.vocab_size = _number(target, *names)
+        self.target = types.SimpleNamespace(tokenize=self._tokenize_target)
 
     def fits(self, vocab_size: int) -> bool:
         """Return whether a model's logits may be of this vocabulary.
@@ -232,15 +224,11 @@ def _decoder_of(
     return decode
 
 
-def _ask(tokenizer: Any, *names: str, default: int | None = None) -> int | None:
+def _number(tokenizer: Any, *names: str) -> int | None:
     """Ask a tokenizer for a number; a negative one is none."""
     for name in names:
         found = getattr(tokenizer, name, None)
         found = found() if callable(found) else found
         if found is not None and found >= 0:
             return int(found)
-    return default
-
-
-def _id_of(tokenizer: Any, role: str, default: int | None = None) -> int | None:
-    return _ask(tokenizer, f"{role}_id", f"{role}_token_id", default=default)
+    return None

@@ -208,11 +208,6 @@ def batch(
     rows, others = sources.shape[0], targets.shape[0]
     if None not in (rows, others) and rows != others:
         raise SettingError("targets", f"as many as `sources`, {rows}", others)
-    alike = tf.debugging.assert_equal(
-        tf.size(sources), tf.size(targets), "`targets` as many as `sources`"
-    )
-    with tf.control_dependencies([] if alike is None else [alike]):
-        sources = tf.identity(sources)
     with own_operators():
         source = tokenizer.tokenize(sources).to_tensor(config.PAD_ID)
         target = tokenizer.target.tokenize(targets).to_tensor(config.PAD_ID)

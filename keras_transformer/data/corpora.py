@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from keras_transformer.config import SettingError, UserError
 from keras_transformer.data.languages import check_sides
@@ -32,6 +32,7 @@ from keras_transformer.data.texts import Pair, State, checked_pairs
 DEMO = "demo"
 TFDS_PREFIX = "tfds:"
 TEST_SET_PREFIX = "sacrebleu:"
+_PREFIXES = TFDS_PREFIX, TEST_SET_PREFIX
 SEPARATOR = " + "
 _PART = re.compile(
     r"(?P<name>.+?)(?::(?P<weight>\d+(?:\.\d+)?))?(?::(?P<tag><[^<>:\s]+>))?"
@@ -39,17 +40,11 @@ _PART = re.compile(
 
 
 class Part(NamedTuple):
-    """The place of a corpus in a mixture.
-
-    Attributes:
-        name: The user's name for the corpus.
-        weight: How often its pairs are seen in an epoch, on average.
-        tag: The first word of its sources; None for none.
-    """
+    """The place of a corpus in a mixture."""
 
     name: str
-    weight: Fraction = Fraction(1)
-    tag: str | None = None
+    weight: Fraction = Fraction(1)  # How often its pairs come in an epoch.
+    tag: str | None = None  # The first word of its sources.
 
     def __str__(self) -> str:
         # Exact, since it is read from a decimal; never as 5e-05.
@@ -59,11 +54,7 @@ class Part(NamedTuple):
 
 
 def parts_of(name: str) -> list[Part]:
-    """Split the name of a mixture; a plain corpus is its only part.
-
-    Raises:
-        UserError: If a weight is 0, or a tag is a piece with another meaning.
-    """
+    """Split the name of a mixture; a plain corpus is its only part."""
     if os.path.isdir(name):  # A folder may be called so.
         return [Part(name)]
     return [_part(text) for text in name.split(SEPARATOR)]
@@ -94,19 +85,13 @@ def tags_of(name: str) -> tuple[str, ...]:
 
 
 def absolute_name(name: str | os.PathLike) -> str:
-    """Name a corpus so that it is found from every working directory.
-
-    Raises:
-        UserError: If the name of a mixture would then be ambiguous.
-    """
+    """Name a corpus so that it is found from every working directory."""
     parts = []
     for part in parts_of(os.fspath(name)):
-        found = part.name
-        if found not in (DEMO, MEMORY) and not found.startswith(
-            (TFDS_PREFIX, TEST_SET_PREFIX)
-        ):
-            found = str(pathlib.Path(found).resolve())
-        parts.append(part._replace(name=found))
+        is_name = part.name in (DEMO, MEMORY)
+        if not is_name and not part.name.startswith(_PREFIXES):
+            part = part._replace(name=str(pathlib.Path(part.name).resolve()))
+        parts.append(part)
     for part in parts:
         if SEPARATOR in part.name and parts != [Part(part.name)]:
             raise UserError(
@@ -182,58 +167,43 @@ def one_name(corpus: Source | None) -> _Single:
 
 def _open(name: str, source_lang: str, target_lang: str) -> Corpus:
     """Open a single corpus by its name."""
-    languages = source_lang, target_lang
     if name == MEMORY:
         raise UserError(
             "Expected the pairs that were in memory, which no file keeps; pass "
             "them again as corpus=, or a folder with `corpus`."
         )
+    kind: type[Corpus]
     if name == DEMO:
-        from keras_transformer.data.demo import Demo
-
-        return Demo(name, *languages)
-    if name.startswith(TFDS_PREFIX):
-        from keras_transformer.data.published import Tfds
-
-        return Tfds(name, *languages)
-    if name.startswith(TEST_SET_PREFIX):
-        from keras_transformer.data.published import TestSet
-
-        return TestSet(name, *languages)
-    from keras_transformer.data.folders import Folder
-
-    return Folder(name, *languages)
+        from keras_transformer.data.demo import Demo as kind
+    elif name.startswith(TFDS_PREFIX):
+        from keras_transformer.data.published import Tfds as kind
+    elif name.startswith(TEST_SET_PREFIX):
+        from keras_transformer.data.published import TestSet as kind
+    else:
+        from keras_transformer.data.folders import Folder as kind
+    return kind(name, source_lang, target_lang)  # type: ignore[call-arg]
 
 
 class InMemory(Corpus):
     """Pairs that a program has."""
 
-    def __init__(
-        self,
-        corpus: Iterable[Pair] | Mapping[str, Iterable[Pair]],
-        source_lang: str,
-        target_lang: str,
-    ) -> None:
+    def __init__(self, corpus: Any, source_lang: str, target_lang: str) -> None:
         languages = source_lang, target_lang
         splits = corpus if isinstance(corpus, Mapping) else {"train": corpus}
-        if not isinstance(corpus, Iterable):
-            expected = "demo, a folder, tfds:NAME or pairs of texts"
-            raise SettingError("corpus", expected, corpus)
-        if {*languages} & {*splits} or not {*map(type, splits)} <= {str}:
-            expected = (
-                "pairs by the names of splits, as {'train': [('a', 'b')]}"
-            )
+        is_row = {*languages} & {*splits}  # Of a dataset.
+        if is_row or not isinstance(corpus, Iterable):
+            expected = "demo, a folder, tfds:NAME, pairs of texts, or pairs by "
+            expected += "the names of splits, as {'train': [('a', 'b')]}"
             raise SettingError("corpus", expected, corpus)
         super().__init__(MEMORY, *languages, tuple(splits))
         self._pairs = {
             split: list(checked_pairs(split, of_split, languages))
             for split, of_split in splits.items()
         }
-        for split, pairs in self._pairs.items():
-            if not pairs:
+        for split in splits:
+            if not self._pairs[split]:
                 raise UserError(
-                    "Expected pairs of sentences in the split "
-                    f"{split}, received none."
+                    f"Expected pairs of sentences in {split}, received none."
                 )
 
     def read(self, split: str) -> Iterator[Pair]:
@@ -245,15 +215,11 @@ class InMemory(Corpus):
 
 
 class Mixture(Corpus):
-    """The training splits of several corpora; the other splits of the first.
+    """The split `train_split` of all parts; the other splits of the first.
 
     A pair comes as often as its corpus's weight says, exactly: of the first n
     pairs of a corpus with weight w, floor(n·w) are taken, evenly spaced. So 2
     takes each pair twice, 0.5 every second one.
-
-    Args:
-        parts: The corpora, at least one, which all have `train_split`.
-        train_split: The split to mix.
     """
 
     def __init__(
@@ -289,10 +255,8 @@ class Mixture(Corpus):
     def state(self, split: str) -> State:
         if split != self._mixed:
             return self.parts[0][1].state(split)
-        states = (
-            corpus.state_of(self._train_split) for _, corpus in self.parts
-        )
-        return list(itertools.chain.from_iterable(states))
+        name = self._train_split
+        return [row for _, part in self.parts for row in part.state_of(name)]
 
     def references(self, split: str) -> list[tuple[str, ...]] | None:
         is_mixed = split == self._mixed
@@ -317,11 +281,7 @@ def _weighted(pairs: Iterator[Pair], weight: Fraction) -> Iterator[Pair]:
 def hold_out(
     corpus: Corpus, train_split: str, validation_split: str, share: float
 ) -> Corpus:
-    """Split the training split in two, as `HeldOut` does.
-
-    Of a mixture, only the first corpus is split: the others may hold sources
-    that are equal to held-out ones.
-    """
+    """Split the training split in two; of a mixture, that of the first."""
     if not isinstance(corpus, Mixture):
         return HeldOut(corpus, train_split, validation_split, share)
     (part, first), *others = corpus.parts
@@ -332,15 +292,9 @@ def hold_out(
 class HeldOut(Corpus):
     """A corpus whose training split is split in two by its source texts.
 
-    The text alone decides, so every training on it holds out the same pairs.
-    Equal sources go to the same side, so that the model is not validated on a
-    source that it was trained on.
-
-    Args:
-        corpus: The corpus, without such a validation split.
-        train_split: Its training split, which keeps the rest.
-        validation_split: Name of the new split.
-        share: The expected share of the pairs to hold out, in (0, 1).
+    The text alone decides, so every training on it holds out the same pairs,
+    a `share` in (0, 1) of them. Equal sources go to the same side, so that the
+    model is not validated on a source that it was trained on.
     """
 
     def __init__(

@@ -6,10 +6,9 @@ Axes: N pairs.
 import array
 import contextlib
 import itertools
-import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -25,10 +24,6 @@ TELLING_LENGTH = 20
 FAR = 3
 # Fewer in a corpus are not worth a line in the log.
 NOTICEABLE = 1 / 1000
-# Pairs that tell how well a vocabulary fits, and tokens a character, compared
-# with its own text and at most, from which on it does not.
-SAMPLE = 1_000
-MISFIT, MOST = 1.5, 1.0
 # Characters that a table shows.
 MOST_SHOWN = 12
 # What web pages and a wrong encoding leave in a text, and what mends it.
@@ -46,8 +41,6 @@ _LEFT = re.compile("|".join(f"(?P<{x}>{y})" for x, (y, _) in LEFTOVERS.items()))
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 
 Row = str | tuple[str, str, str]
-
-logger = logging.getLogger("keras_transformer")
 
 
 class Findings(NamedTuple):
@@ -221,46 +214,3 @@ def spelled(records: TokenisedCorpus, tokenizer: Tokenizer) -> Counter[str]:
             text = bytes(of_part[of_part >= 0].astype(np.uint8))
             found.update(text.decode("utf-8", "replace").replace("�", "⁇"))
     return +found
-
-
-def warn_of_misfit(
-    pairs: Iterable[Pair],
-    tokenizer: Tokenizer,
-    own: TokenisedCorpus | None,
-    languages: Sequence[str],
-) -> None:
-    """Warn if a vocabulary was made for other text than `pairs`.
-
-    `own` are records of the text that it was made for, if there are any, and
-    `languages` those of both sides.
-    """
-    head = list(itertools.islice(pairs, SAMPLE))
-    for i, side in enumerate((tokenizer, tokenizer.target)):
-        texts = [pair[i] for pair in head]
-        here = _tokens_a_character(side, texts)
-        known = None
-        if own is not None:
-            ids = (own.source, own.target)[i]
-            rows = np.arange(min(SAMPLE, len(ids.lengths)))
-            longest = int(ids.lengths[rows].max(initial=1))
-            read = side.detokenize(ids.padded(rows, longest)).numpy()
-            known = _tokens_a_character(side, [x.decode() for x in read])
-        if here > (MISFIT * known if known else MOST):
-            usual = "seldom more than 1"
-            if known:
-                usual = f"{known:.2f} for the text that it was made for"
-            logger.warning(
-                "The vocabulary takes %.2f tokens a character for the %s side, "
-                "%s: it was made for another language or script, so the model "
-                "learns slowly and drops long pairs. Learn a new vocabulary "
-                "(without `init_from` and `tokenizer`) or begin with another "
-                "run.",
-                *(here, languages[i], usual),
-            )
-
-
-def _tokens_a_character(side: Tokenizer, texts: Sequence[str]) -> float:
-    lengths = side.tokenize(texts).row_lengths().numpy() if texts else []
-    characters = sum(map(len, texts))
-    # The end token and the "▁" that each text begins with spell nothing.
-    return float(np.sum(lengths) - 2 * len(texts)) / max(characters, 1)

@@ -46,17 +46,12 @@ _RIGHT_TO_LEFT = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class Language:
-    """A language as its code names it.
+    """A language as its code names it."""
 
-    Attributes:
-        code: Of BCP 47, such as `pt-BR`.
-        base: The language alone, such as `pt`.
-        script: Of ISO 15924, such as `Latn`: given, or the likely one; empty
-            if nobody knows.
-    """
-
-    code: str
-    base: str
+    code: str  # Of BCP 47, such as pt-BR.
+    base: str  # The language alone, such as pt.
+    # Of ISO 15924, such as Latn: given, or the likely one; empty if nobody
+    # knows.
     script: str
 
     @property

@@ -112,7 +112,7 @@ class PairedTokenizer(Tokenizer):
             ) from None
         self.vocab_size = len(self._names)
         self._has_tags = rules.get("has_tags", True)
-        self._unknown_tags: set[str] = set()  # A warning has named them.
+        self._unknown_tags: set[bytes] = set()  # A warning has named them.
         ids = np.arange(self.vocab_size, dtype="int64")
         ids[rules.get("lacking", {}).get(side, [])] = UNK_ID
         self._table = tf.lookup.StaticHashTable(
@@ -133,17 +133,15 @@ class PairedTokenizer(Tokenizer):
 
     def _check_tags(self, tags: tf.Tensor, ids: tf.Tensor) -> None:
         """Warn once of each tag that the model lacks: it reads none then."""
-        lacking = tf.boolean_mask(tags, ids == UNK_ID).numpy()
-        new = {tag.decode(errors="replace") for tag in lacking}
-        new -= self._unknown_tags
-        if new:
-            self._unknown_tags |= new
-            logger.warning(
-                "The model does not know the tag %s, so it may write another "
-                "language; its tags: %s.",
-                some(tuple(sorted(new))),
-                some(tuple(x for x in self._names if x.startswith(">>"))),
-            )
+        for tag in set(tf.boolean_mask(tags, ids == UNK_ID).numpy()):
+            if tag not in self._unknown_tags:
+                self._unknown_tags.add(tag)
+                logger.warning(
+                    "The model does not know the tag %s, so it may write "
+                    "another language; its tags: %s.",
+                    tag.decode(errors="replace"),
+                    some(tuple(x for x in self._names if x[:2] == ">>")),
+                )
 
     def tokenize_with_offsets(
         self, text: tf.Tensor | Sequence[str]

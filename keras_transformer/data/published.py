@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 
 from sacrebleu.dataset import DATASETS
-from sacrebleu.dataset.base import Dataset
 from sacrebleu.utils import smart_open
 
 from keras_transformer.config import UserError
@@ -61,16 +60,6 @@ class Tfds(Corpus):
         super().__init__(name, source_lang, target_lang, splits)
 
     def read(self, split: str) -> Iterator[Pair]:
-        """Check that a split holds examples, then stream them."""
-        info = self.builder.info
-        if not info.splits[split].num_examples:
-            raise UserError(
-                f"Expected sentences in {split} of {info.full_name}, found "
-                "none; prepare the dataset again."
-            )
-        return self._examples(split)
-
-    def _examples(self, split: str) -> Iterator[Pair]:
         source, target = self.source_lang, self.target_lang
         examples = self.builder.as_dataset(split=split, shuffle_files=False)
         examples = examples.map(lambda row: (row[source], row[target]))
@@ -136,8 +125,17 @@ class TestSet(Corpus):
         return zip(sources, first, strict=True)
 
     def references(self, split: str) -> list[tuple[str, ...]]:
-        _fetch(self.dataset, self.pair)
-        files = self.dataset.get_reference_files(self.pair)
+        name, pair = self.dataset.name, self.pair
+        try:  # To download what is not in the cache.
+            self.dataset.get_files(pair)
+        # It may raise anything if the network or a checksum fails.
+        except (Exception, SystemExit) as error:
+            raise UserError(
+                f"Expected sacreBLEU to find or download {name} in {pair}, "
+                f"received {type(error).__name__}: {error}; fetch it where "
+                f"there is a network: sacrebleu -t {name} -l {pair} --echo src."
+            ) from None
+        files = self.dataset.get_reference_files(pair)
         return list(zip(*map(_lines, files), strict=True))
 
 
@@ -151,16 +149,3 @@ def _lines(path: str) -> list[str]:
     """Read a file; sacreBLEU's own readers leave it open."""
     with smart_open(path) as file:
         return [line.strip() for line in file]
-
-
-def _fetch(dataset: Dataset, pair: str) -> None:
-    """Download the texts of a pair of languages that are not in the cache."""
-    try:
-        dataset.get_files(pair)
-    # It may raise anything if the network or a checksum fails.
-    except (Exception, SystemExit) as error:
-        raise UserError(
-            f"Expected sacreBLEU to find or download {dataset.name} in {pair}, "
-            f"received {type(error).__name__}: {error}; fetch it where there "
-            f"is a network: sacrebleu -t {dataset.name} -l {pair} --echo src."
-        ) from None

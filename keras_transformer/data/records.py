@@ -38,19 +38,12 @@ class _File:
 
 
 class Side(NamedTuple):
-    """One language of a corpus, all sentences end to end.
+    """One language of a corpus, all sentences end to end."""
 
-    Attributes:
-        ids: Integer array `(sum of lengths,)`, mapped if it is a file's.
-        lengths: Integer array `(pairs,)`, tokens of each sentence.
-        starts: Integer array `(pairs,)`, where each begins in `ids`.
-        file: The file of `ids`, if there is one.
-    """
-
-    ids: np.ndarray
-    lengths: np.ndarray
-    starts: np.ndarray
-    file: _File | None = None
+    ids: np.ndarray  # (sum of lengths,), mapped if it is a file's.
+    lengths: np.ndarray  # (pairs,), tokens of each sentence.
+    starts: np.ndarray  # (pairs,), where each begins in `ids`.
+    file: _File | None = None  # The file of `ids`, if there is one.
 
     @classmethod
     def load(cls, stem: pathlib.Path, dtype: str) -> "Side":
@@ -78,19 +71,12 @@ class Side(NamedTuple):
 
 @dataclasses.dataclass(eq=False)
 class TokenisedCorpus:
-    """Aligned token records, so that no epoch waits for the tokenizer.
-
-    Attributes:
-        source: The source side.
-        target: The target side.
-        dropped: Pairs left out because a side had too many tokens.
-        empty: Pairs left out because a side had no text.
-    """
+    """Aligned token records."""
 
     source: Side
     target: Side
-    dropped: int = 0
-    empty: int = 0
+    dropped: int = 0  # Pairs left out because a side had too many tokens.
+    empty: int = 0  # Pairs left out because a side had no text.
 
     def __len__(self) -> int:
         return len(self.source.lengths)
@@ -104,10 +90,9 @@ class TokenisedCorpus:
     def gather(
         self, rows: np.ndarray, source_length: int, target_length: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the two sides of a batch.
+        """Gather the pairs `rows` `(B,)`, of which -1 is a row of padding.
 
-        They are int32 `(B, S)` and `(B, T)`, PAD after each sentence, for the
-        pairs `rows` `(B,)`, of which -1 is a row of padding.
+        Returns int32 `(B, S)` and `(B, T)`, PAD after each sentence.
         """
         return (
             self.source.padded(rows, source_length),
@@ -128,14 +113,10 @@ class TokenisedCorpus:
         Args:
             pairs: Source and target texts.
             tokenizer: Vocabulary of both sides.
-            directory: Folder for the records; it may hold others, which are
-                replaced.
+            directory: Folder for the records; others there are replaced.
             max_length: Pairs with a longer side, or with a side without
                 text, are dropped and counted. `None` keeps every pair.
             progress: Called with the number of pairs read so far.
-
-        Raises:
-            UserError: If no pair is left, or `directory` is of something else.
         """
         directory = pathlib.Path(directory)
         # Records without their header are ours too.
@@ -222,15 +203,10 @@ def _write(
             if progress is not None:
                 progress(read)
     if not kept:
-        limit = f" and at most {max_length} tokens" if max_length else ""
         raise config.UserError(
-            "Expected at least one pair of sentences to keep, received "
-            f"{read}, none with text{limit} on both sides; check the corpus"
-            f"{' or raise the maximum length' * bool(limit)}."
+            f"Expected a pair of sentences to keep, received {read}, none with "
+            f"text and at most {max_length} tokens on both sides; check the "
+            "corpus or raise the maximum length."
         )
-    return {
-        "dtype": dtype,
-        "dropped": read - kept - empty,
-        "empty": empty,
-        "checksums": checksums,
-    }
+    dropped = read - kept - empty
+    return dict(dtype=dtype, dropped=dropped, empty=empty, checksums=checksums)

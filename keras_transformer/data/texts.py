@@ -27,10 +27,7 @@ def some(names: tuple[str, ...]) -> str:
 def checked_texts(
     name: str, texts: Iterable[str], in_utf_8: bool = False
 ) -> Iterator[str]:
-    """Pass texts on; refuse anything else, and say where in `name` it is.
-
-    A `str` that cannot be spelled `in_utf_8` is refused too, if asked for.
-    """
+    """Pass texts on; refuse anything else, and say where in `name` it is."""
     # Of a table, `for` would give the names of its columns.
     is_other = isinstance(texts, str | bytes | Mapping)
     is_table = hasattr(texts, "itertuples")
@@ -151,17 +148,17 @@ class Corpus:
         source_lang: Language code of the source side.
         target_lang: Language code of the target side.
         splits: Splits that have both languages.
-        missing: The file that a split with only one language lacks, by split.
-        repeats: Whether it has pairs several times on purpose.
     """
 
     name: str
     source_lang: str
     target_lang: str
     splits: tuple[str, ...]
+    # The file that a split with only one language lacks, by split.
     missing: Mapping[str, str] = dataclasses.field(
         default_factory=dict, repr=False
     )
+    # Whether it has pairs several times on purpose.
     repeats: bool = dataclasses.field(default=False, repr=False)
 
     def read(self, split: str) -> Iterator[Pair]:
@@ -184,22 +181,13 @@ class Corpus:
     def pairs(self, split: str, flag: str | None = None) -> Iterator[Pair]:
         """Stream the `(source, target)` pairs of a split, in file order.
 
-        `val` also finds a split named `validation`.
-
-        `flag` is the argument that names another split, for the error.
-
-        Raises:
-            UserError: If there is no such split, or its sides are empty or of
-                unequal length; while iterating, if text is not UTF-8.
+        `val` also finds a split named `validation`. `flag` is the argument that
+        names another one, for the error.
         """
         return self.read(self.find(split, flag))
 
     def sentences(self, split: str) -> Iterator[str]:
-        """Stream both sides of a split, to learn a vocabulary from.
-
-        Pairs held out of it are among them, so that the vocabulary does not
-        depend on their share.
-        """
+        """Stream both sides of a split, and what was held out of it."""
         found, whole = self.find(split), self.whole
         corpus = whole if found in whole.splits else self
         return itertools.chain.from_iterable(corpus.read(found))
@@ -214,16 +202,16 @@ class Corpus:
                 f"Expected {self.missing[found]}, plain or gzipped, as the "
                 f"other side of the split {found}, found none; restore it."
             )
-        advice = f"; name one of them as `{flag}`" if flag else ""
+        advice = f"name one of them as `{flag or 'split'}`"
         if self.name == MEMORY:
-            advice = "; pass a dictionary such as {'train': …, 'val': …}"
+            advice = "pass a dictionary such as {'train': …, 'val': …}"
         if flag == "validation_split":
             advice += ", or hold some of the training text out with "
             advice += "`validation_share` 0.02"
         raise UserError(
             f"Expected a split of {self.name} in {self.source_lang} and "
             f"{self.target_lang}, received {split}; it has: "
-            f"{some(self.splits)}{advice}."
+            f"{some(self.splits)}; {advice}."
         )
 
     def state_of(self, *splits: str) -> State:

@@ -104,11 +104,7 @@ class Tokenizer(tf.Module):
         return type(self), (self.model, self._side)
 
     def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(vocab_size={self.vocab_size}, "
-            f"pad_id={self.pad_id}, unk_id={self.unk_id}, "
-            f"bos_id={self.bos_id}, eos_id={self.eos_id})"
-        )
+        return f"{type(self).__name__}(vocab_size={self.vocab_size})"
 
     @functools.cached_property
     def ids(self) -> config.SpecialIds:
@@ -130,9 +126,9 @@ class Tokenizer(tf.Module):
         of a tensorflow-text operator lives in one (tensorflow/text #570). The
         next text would load it too, but with a warning from TensorFlow.
         """
-        self.processor = self._make_processor()
+        self.processor = self._make_operator()
 
-    def _make_processor(self) -> tensorflow_text.SentencepieceTokenizer:
+    def _make_operator(self) -> tensorflow_text.SentencepieceTokenizer:
         # Those of one name share a model once loaded.
         name = f"{self.name}_{zlib.crc32(self.spm):08x}"
         return tensorflow_text.SentencepieceTokenizer(
@@ -142,7 +138,7 @@ class Tokenizer(tf.Module):
     def _run(self, method: str, values: tf.Tensor) -> tf.Tensor:
         """Call the operator, which `tf.random.set_seed` may have unloaded."""
         is_own = _has_own_operators.get()
-        processor = self._make_processor() if is_own else self.processor
+        processor = self._make_operator() if is_own else self.processor
         try:
             return getattr(processor, method)(values)
         except tf.errors.NotFoundError:
@@ -201,12 +197,10 @@ class Tokenizer(tf.Module):
             sentences, vocab_size, folder, symbols, normalization
         )
         tokenizer = cls(model)
-        if tokenizer.vocab_size != vocab_size:
-            logger.warning(
-                "The vocabulary has %d pieces instead of %d: the text has no "
-                "more.",
-                *(tokenizer.vocab_size, vocab_size),
-            )
+        size = tokenizer.vocab_size
+        if size != vocab_size:
+            said = "The vocabulary has %d pieces instead of %d: the text has no"
+            logger.warning(f"{said} more.", size, vocab_size)
         tokenizer.save(path)
         return tokenizer
 
@@ -359,8 +353,7 @@ class Tokenizer(tf.Module):
 
     def log_unmet(self, ids: np.ndarray) -> None:
         """Log how many characters of texts have no piece, if any."""
-        count = int(np.isin(ids, self._unmet).sum())
-        if count:
+        if count := int(np.isin(ids, self._unmet).sum()):
             logger.info(
                 "The vocabulary has never met %d characters of these texts: "
                 "the model may read them as anything.",

@@ -128,9 +128,9 @@ def prepare_vocabulary(
         given = load_tokenizer(given)
     if layout.has_begun(session.run_dir):
         return session.run, _own_vocabulary(session.run_dir, given)
-    run, made_for = session.run, None
+    run = session.run
     if run.initial:
-        given, made_for = _vocabulary_of_initial(run, given)
+        given = _vocabulary_of_initial(run, given)
     corpus = corpus or session.open_text()
     run = dataclasses.replace(run, text=corpus.state_of(*run.splits))
     if given:
@@ -145,9 +145,6 @@ def prepare_vocabulary(
     # It gets its name last, since one without a configuration is not ours.
     with files.whole(run_dir / layout.TOKENIZER_FILE) as path:
         if given:
-            languages = run.source_lang, run.target_lang
-            pairs = corpus.pairs(run.train_split)
-            inspection.warn_of_misfit(pairs, given, made_for, languages)
             logger.info("Taking a vocabulary of %d pieces.", given.vocab_size)
             given.save(path)
             tokenizer = given
@@ -180,19 +177,15 @@ def _own_vocabulary(
 
 def _vocabulary_of_initial(
     run: RunConfig, given: Tokenizer | None
-) -> tuple[Tokenizer, TokenisedCorpus | None]:
-    """Take the vocabulary of `init_from`, and records of its text if any."""
+) -> Tokenizer:
+    """Take the vocabulary of `init_from`, unless another one is given."""
     source = pathlib.Path(run.initial["run_dir"])  # type: ignore[index]
     begun = RunConfig.load(source)
     averaging.choose(source, begun)  # Refuses one without weights.
     if given:
-        return given, None
+        return given
     found = load_vocabulary(source, begun).with_symbols(run.symbols or ())
-    found = found.with_symbols(_lacking_tags(run.corpus, found))
-    with contextlib.suppress(UserError, OSError):  # It may have none.
-        path = source / layout.RECORDS / begun.train_split
-        return found, TokenisedCorpus.load(path)
-    return found, None
+    return found.with_symbols(_lacking_tags(run.corpus, found))
 
 
 def _take_up(

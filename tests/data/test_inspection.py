@@ -1,9 +1,7 @@
 """What a corpus is said to be cleaned of."""
 
 import html
-import logging
 
-import numpy as np
 import pytest
 from sample_runs import digit_corpus, digit_tokenizer
 
@@ -12,10 +10,8 @@ from keras_transformer.data.inspection import (
     Findings,
     Inspection,
     spelled,
-    warn_of_misfit,
 )
 from keras_transformer.data.records import TokenisedCorpus
-from keras_transformer.data.tokenizer import Tokenizer
 
 # 23 characters against 46.
 CLEAN = [(f"source of number {i:06}", f"target {i:06}" + 33 * "x")
@@ -109,27 +105,3 @@ def test_characters_that_the_vocabulary_spells_in_bytes_are_named(records):
     assert said["too long"] == ("1", f"pairs above 47 tokens, dropped{part}")
     count, shown = said["spelled in bytes"]
     assert count == f"{len(found)}" and ": 本 " in shown
-
-
-def test_a_vocabulary_of_another_language_is_told(records, caplog):
-    caplog.set_level(logging.WARNING, "keras_transformer")
-    words = digit_tokenizer()
-    here = [*zip(*digit_corpus()["test"], strict=True)]
-    chinese = [("一二三四五六七", "eins zwei drei vier"), ("八九", "acht neun")]
-    for own in (records, None):
-        caplog.clear()
-        warn_of_misfit(here, words, own, ("en", "de"))
-        assert not caplog.records
-        warn_of_misfit(chinese, words, own, ("zh", "de"))
-        # Three bytes each.
-        assert "takes 3.00 tokens a character for the zh side" in caplog.text
-
-
-def test_a_vocabulary_of_characters_fits_its_own_text(tmp_path, caplog):
-    # A character seldom follows another often enough for a piece of both.
-    draw = np.random.default_rng(5)
-    letters = [chr(0x4E00 + i) for i in range(101)]
-    texts = ["".join(draw.choice(letters, 5 + i % 7)) for i in range(211)]
-    words = Tokenizer.train(texts, 373, tmp_path / "vocabulary")
-    warn_of_misfit([(x, x) for x in texts], words, None, ("zh", "zh"))
-    assert "made for another language" not in caplog.text
