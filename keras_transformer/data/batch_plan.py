@@ -121,7 +121,8 @@ class BatchPlan:
         pairs = np.arange(size, dtype=smallest_type(size))
         if self.shuffle:
             np.random.default_rng([self.seed, epoch]).shuffle(pairs)
-        pairs = sorted_by_rank(pairs, self._ranks)
+        # Pairs of one rank keep their order.
+        pairs = pairs[np.argsort(self._ranks[pairs], kind="stable")]
         return Epoch(pairs, [self._cuts[i] for i in self._order(epoch)])
 
     def shape(self, number: int) -> tuple[int, int, int]:
@@ -279,11 +280,6 @@ def rank_cells(
         keys[chunk] = rank_of[keys[chunk]]
     counts = np.bincount(rank_of[found], counts[found]).astype(np.int64)
     return keys, cells[order], counts
-
-
-def sorted_by_rank(pairs: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    """Sort pairs by rank, keeping the order of those with one rank."""
-    return pairs[np.argsort(ranks[pairs], kind="stable")]
 
 
 def _chunks(size: int) -> Iterator[slice]:

@@ -1,6 +1,5 @@
 """What counts as texts, as pairs and as a corpus, whatever holds them."""
 
-import contextlib
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
@@ -48,16 +47,6 @@ def _each_text(
         if in_utf_8:
             _check_characters(text, f"place {number} of `{name}`")
         yield text
-
-
-@contextlib.contextmanager
-def place_named(name: str, texts: Iterable[str]) -> Iterator[None]:
-    """Name the place of a text that has made a library fail."""
-    try:
-        yield
-    except (TypeError, ValueError, RuntimeError):
-        list(checked_texts(name, texts, in_utf_8=True))
-        raise
 
 
 def checked_pairs(

@@ -28,7 +28,7 @@ import tensorflow_text
 from keras_transformer import config
 from keras_transformer.data import sentencepiece_file, source_reading
 from keras_transformer.data.pieces import TOKENIZER_FILE, read_symbols
-from keras_transformer.data.texts import checked_texts, place_named
+from keras_transformer.data.texts import checked_texts
 from keras_transformer.machine import files
 from keras_transformer.settings import checked_value, whole_number
 
@@ -294,9 +294,9 @@ class Tokenizer(tf.Module):
         Raises:
             SettingError: If `texts` is a single `str`.
         """
-        checked_texts("texts", texts)
-        texts = [x if source_reading.is_visible(x) else "" for x in texts]
-        with place_named("texts", texts):
+        given = checked_texts("texts", texts)
+        texts = [x if source_reading.is_visible(x) else "" for x in given]
+        with contextlib.suppress(UnicodeError):  # `tokenize` will name it.
             if self._words and (found := self._words.tokenize(texts)):
                 return found
         ragged = self.tokenize(texts)
@@ -376,9 +376,11 @@ def as_strings(text: tf.Tensor | Sequence[str]) -> tf.Tensor:
     """Convert texts to a string tensor; UserError if one is not a text."""
     if isinstance(text, str):
         raise config.SettingError("text", "a list of texts", text)
-    with place_named("text", text):
-        # An empty list would become float32.
+    try:  # An empty list would become float32.
         return tf.convert_to_tensor(text, tf.string)
+    except (TypeError, ValueError, RuntimeError):
+        list(checked_texts("text", text, in_utf_8=True))  # Names its place.
+        raise
 
 
 @contextlib.contextmanager

@@ -268,18 +268,6 @@ def test_an_epoch_that_was_given_up_begins_again(words, copies):
     assert read(dataset, words) == read(again, words)
 
 
-def test_two_readers_at_once_have_whole_epochs_each(words):
-    dataset = batching.batches(PAIRS * 7, words, 31)
-    one, two = (dataset.as_numpy_iterator() for _ in range(2))
-    seen = [[], []]
-    for batches in zip(one, two, strict=True):
-        for found, (_, target) in zip(seen, batches, strict=True):
-            found += words.detokenize(target).numpy().tolist()
-    expected = sorted(target.encode() for _, target in PAIRS * 7)
-    for found in seen:
-        assert sorted(text for text in found if text) == expected
-
-
 def test_pairs_that_are_too_long_are_left_out_of_batches(words):
     long = [("one " * 60, "eins"), ("", "zwei")]
     kept = batching.batches(PAIRS + long, words, 61, max_length=59)

@@ -51,18 +51,6 @@ def test_a_folder_pairs_its_files_line_by_line(tmp_path):
     assert list(turned.pairs("test")) == [("drei", "three")]
 
 
-def test_a_byte_order_mark_is_no_text(tmp_path):
-    mark = b"\xef\xbb\xbf"
-    name = write(
-        tmp_path,
-        test_en=mark + b"one\r\ntwo\r\n",
-        test_de=mark + b"eins\r\n" + mark + b"zwei\r\n",
-    )
-    pairs = list(open_corpus(name, "en", "de").pairs("test"))
-    # Within a file it is a joiner of old.
-    assert pairs == [("one", "eins"), ("two", "\ufeffzwei")]
-
-
 @pytest.mark.parametrize("plain", [True, False])
 def test_numbered_files_are_further_references(tmp_path, plain):
     name = write(
@@ -91,16 +79,18 @@ def test_numbered_files_are_further_references(tmp_path, plain):
         corpus.references("test")
 
 
-def test_lines_end_at_line_feeds_only(tmp_path):
-    odd = "a\u2028b\u0085c\x0bd\x0ce\u00a0f\rg"
+def test_lines_end_at_line_feeds_only_and_a_byte_order_mark_is_no_text(
+    tmp_path,
+):
+    odd, mark = "a\u2028b\u0085c\x0bd\x0ce\u00a0f\rg", "\ufeff"
     name = write(
         tmp_path,
-        train_en=f"{odd}\r\n\n second \n".encode(),
-        train_de=b"eins\nzwei\ndrei",
+        train_en=f"{mark}{odd}\r\n\n second \n".encode(),
+        train_de=f"{mark}eins\r\n{mark}zwei\ndrei".encode(),
     )
-    # The last line needs no end.
+    # The last line needs no end; within a file the mark is a joiner of old.
     pairs = list(open_corpus(name, "en", "de").pairs("train"))
-    assert pairs == [(odd, "eins"), ("", "zwei"), (" second ", "drei")]
+    assert pairs == [(odd, "eins"), ("", f"{mark}zwei"), (" second ", "drei")]
 
 
 LINE = b"1\n"
@@ -234,16 +224,8 @@ def test_pairs_in_memory_are_a_corpus():
     both = open_corpus({"train": iter(pairs), "val": pairs[1:]}, "en", "de")
     assert list(both.pairs("val")) == pairs[1:]
     assert both.state_of("train") == corpus.state_of("train")
-    other = open_corpus([*pairs, ("two", "drei")])
+    other = open_corpus([*pairs[:1], ("two", "drei")])
     assert other.state_of("train") != corpus.state_of("train")
-
-
-def test_other_pairs_of_the_same_number_are_another_text():
-    one, same, other = (
-        open_corpus({"train": [("a", word)]}).state_of("train")
-        for word in ("b", "b", "c")
-    )
-    assert one == same != other
 
 
 def test_an_open_corpus_stays_what_it_is():
@@ -338,17 +320,13 @@ def toy(data_dir, monkeypatch):
     return "tfds:toy_translate/de-en"
 
 
-@pytest.mark.parametrize(
-    ("source_lang", "target_lang"), [("en", "de"), ("de", "en")]
-)
-def test_a_dataset_reads_in_either_direction(toy, source_lang, target_lang):
-    corpus = open_corpus(toy, source_lang, target_lang)
-    texts = {"en": ENGLISH, "de": GERMAN}
-    expected = zip(texts[source_lang], texts[target_lang], strict=True)
+def test_a_dataset_reads_in_either_direction(toy):
+    corpus = open_corpus(toy, "de", "en")
     # TFDS shuffles what it stores, and gives it in one order.
     pairs = list(corpus.pairs("train"))
-    assert sorted(pairs) == sorted(expected)
-    assert list(corpus.pairs("train")) == pairs
+    assert sorted(pairs) == sorted(zip(GERMAN, ENGLISH, strict=True))
+    turned = open_corpus(toy, "en", "de").pairs("train")
+    assert [(german, english) for english, german in turned] == pairs
     assert set(corpus.splits) == {"train", "validation"}
     assert len(list(corpus.pairs("val"))) == 3
 
@@ -384,7 +362,7 @@ def test_a_folder_may_spell_its_languages_in_another_way(tmp_path):
         open_corpus(str(tmp_path), "pt", "zh-hans")
 
 
-@pytest.mark.parametrize("code", ["a/b", "..", ""])
+@pytest.mark.parametrize("code", ["a/b", ".."])
 def test_a_code_that_could_leave_its_folder_is_refused(tmp_path, code):
     write(tmp_path, train_en=b"one\n", train_de=b"eins\n")
     with pytest.raises(config.UserError, match="the code of a language, such"):

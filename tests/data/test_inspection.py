@@ -54,7 +54,7 @@ def test_what_web_pages_and_wrong_encodings_leave_is_counted():
     found = look(lines * 5)
     counts = {kind: count for kind, (count, _) in found.leftovers.items()}
     assert counts == {"entities": 5, "tags": 5, "mojibake": 10}
-    assert "5 with entities such as &amp;lt; (25.0 %)" in found.advice(0)[0]
+    assert "5 with entities such as &amp;gt; (25.0 %)" in found.advice(0)[0]
 
 
 def test_held_out_sources_in_the_training_text_are_counted():

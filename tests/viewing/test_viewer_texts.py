@@ -1,12 +1,9 @@
 """Texts and pages of all kinds with the viewer, in a real browser."""
 
 import dataclasses
-import re
 
 import numpy as np
 import pytest
-from nbconvert import HTMLExporter
-from nbformat import v4
 from playwright.sync_api import expect
 from random_explanations import make_explanation
 from viewer_handling import arrays, choose, numbers
@@ -211,25 +208,3 @@ def test_without_scripts_the_texts_remain(opened, explanation):
     for text in (explanation.source, *explanation.translations):
         assert page.get_by_text(text, exact=True).last.is_visible()
     assert page.locator("h1").inner_text() == explanation.source
-
-
-def test_a_notebook_exported_to_html_shows_it(browser, explanation, tmp_path):
-    shown = v4.new_output("display_data", {"text/html": explanation.to_html()})
-    cell = v4.new_code_cell("explained", outputs=[shown], execution_count=1)
-    html, _ = HTMLExporter().from_notebook_node(v4.new_notebook(cells=[cell]))
-    path = tmp_path / "notebook.html"
-    path.write_text(html, encoding="utf-8")
-    context = browser.new_context()
-    # The page around the viewer asks for MathJax and more: not to be had.
-    context.route(re.compile("^https?:"), lambda route: route.abort())
-    page = context.new_page()
-    page.goto(path.as_uri())
-
-    choose(page, "Cross")
-    choose(page, "Numbers")
-
-    _, columns, weights = numbers(page)
-    assert columns == explanation.source_pieces
-    assert weights.shape == explanation.attention().cross.shape[2:]
-    assert page.locator(".viewer").count() == 1
-    context.close()
