@@ -82,7 +82,7 @@ def _decoded(file: BinaryIO, name: str) -> Iterator[str]:
     lines, returns, is_first = 0, 0, True
     # As much as there is: a pipe may wait.
     while block := cast(io.BufferedReader, file).read1(BLOCK_BYTES):
-        if found := _other_form(block, is_first):
+        if is_first and (found := _other_form(block)):
             raise UserError(f"Expected UTF-8 text in {name}, found {found}.")
         try:
             text = decoder.decode(block)
@@ -94,7 +94,8 @@ def _decoded(file: BinaryIO, name: str) -> Iterator[str]:
             lines += text.count("\n", 0, text.index("\0"))
             raise UserError(
                 f"Expected text in {name}, found a zero byte in line "
-                f"{lines + 1}; remove it with tr -d '\\000'."
+                f"{lines + 1}; remove it with tr -d '\\000', or convert "
+                "UTF-16 with iconv -f UTF-16LE -t UTF-8."
             )
         lines += text.count("\n")
         returns += text.count("\r")
@@ -109,19 +110,14 @@ def _decoded(file: BinaryIO, name: str) -> Iterator[str]:
         )
 
 
-def _other_form(block: bytes, is_first: bool) -> str | None:
-    """Say what a block is instead of UTF-8, and how to mend it."""
-    for ending, (begin, command) in PACKED.items():
-        if is_first and block.startswith(begin):
-            return f"a packed file, {ending}; unpack it with {command}"
-    if is_first and block.startswith(_UTF_16):
+def _other_form(begin: bytes) -> str | None:
+    """Say what a file is instead of UTF-8, and how to mend it."""
+    if begin.startswith(_UTF_16):
         return "UTF-16; convert it with iconv -f UTF-16 -t UTF-8"
-    # Each Latin letter of UTF-16 has a NUL, always on the same side.
-    even, odd = block[::2].count(0), block[1::2].count(0)
-    if abs(even - odd) <= len(block) // 4:
-        return None
-    order = "LE" if odd > even else "BE"
-    return f"UTF-16; convert it with iconv -f UTF-16{order} -t UTF-8"
+    for ending, (first, command) in PACKED.items():
+        if begin.startswith(first):
+            return f"a packed file, {ending}; unpack it with {command}"
+    return None
 
 
 def _not_utf_8(name: str, line: int, reason: str) -> UserError:

@@ -38,44 +38,33 @@ def read_symbols(
             symbols = tuple(lines.read_lines(file, name))
     else:
         name, symbols = "symbols", tuple(checked_texts("symbols", given))
-    _check(symbols, name, form)
-    return symbols
-
-
-def _check(symbols: tuple[str, ...], name: str, form: Form) -> None:
     if not symbols:
         raise UserError(
             f"Expected symbols in {name}, one a line, found none; write some "
             "or leave out `symbols`."
         )
-    first: dict[str, int] = {}
     for number, symbol in enumerate(symbols, start=1):
-        where = f"line {number} of {name}"
-        if not symbol:
-            raise UserError(
-                f"Expected a symbol in {where}, found none; remove the line."
-            )
-        if not symbol.isprintable() or " " in symbol or SPACE in symbol[1:]:
-            raise UserError(
-                "Expected a symbol without spaces and invisible characters in "
-                f"{where}, found {symbol!r}; change it, or write {SPACE} in "
-                "its first place for the space before it."
-            )
-        if SPECIAL.fullmatch(symbol):
-            raise UserError(
-                f"Expected symbols that the vocabulary does not have, found "
-                f"{symbol} in {where}; choose another one."
-            )
-        if symbol in first:
-            raise UserError(
-                f"Expected each symbol once, found {symbol} in line "
-                f"{first[symbol]} and again in {where}; remove one."
-            )
-        # Such a symbol is looked for in text that is already normalised.
-        normal = unicodedata.is_normalized(form, symbol)
-        if symbol[0] == SPACE and not normal:
-            raise UserError(
-                f"Expected a symbol that stays as it is under {form} after the "
-                f"{SPACE} in {where}, found {symbol}; leave out the {SPACE}."
-            )
-        first[symbol] = number
+        _check(symbol, f"line {number} of {name}", form)
+    return tuple(dict.fromkeys(symbols))
+
+
+def _check(symbol: str, where: str, form: Form) -> None:
+    has_space = " " in symbol or SPACE in symbol[1:]
+    if not symbol or has_space or not symbol.isprintable():
+        raise UserError(
+            "Expected a symbol without spaces and invisible characters in "
+            f"{where}, found {symbol!r}; change it, or write {SPACE} in its "
+            "first place for the space before it."
+        )
+    if SPECIAL.fullmatch(symbol):
+        raise UserError(
+            "Expected symbols that the vocabulary does not have, found "
+            f"{symbol} in {where}; choose another one."
+        )
+    # Such a symbol is looked for in text that is already normalised.
+    is_normal = unicodedata.is_normalized(form, symbol)
+    if symbol[0] == SPACE and not is_normal:
+        raise UserError(
+            f"Expected a symbol that stays as it is under {form} after the "
+            f"{SPACE} in {where}, found {symbol}; leave out the {SPACE}."
+        )

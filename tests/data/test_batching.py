@@ -9,12 +9,11 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from natural_corpus import corpus, natural_corpus, side
+from natural_corpus import corpus, natural_corpus
 from waiting import until
 
 from keras_transformer.data import batching
 from keras_transformer.data.batch_plan import BatchPlan
-from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 
 PAD, BOS, EOS = 0, 2, 3
@@ -274,15 +273,3 @@ def test_pairs_that_are_too_long_are_left_out_of_batches(words):
     assert sum(map(len, read(kept, words))) == len(PAIRS)
     every = batching.batches(PAIRS + long, words, 61, max_length=None)
     assert sum(map(len, read(every, words))) == len(PAIRS) + 2
-
-
-def test_no_thread_tunes_what_nobody_can_turn(words):
-    # Such a thread sleeps for up to a minute, and dropping an iterator waits
-    # for it: between "Stopped" and the prompt, and after every `fit`.
-    records = TokenisedCorpus(side([3, 5]), side([5, 3]))
-    for dataset in (
-        batching.batches(PAIRS, words, 61),
-        batching.stream(BatchPlan(records, 61)),
-        batching.stream(BatchPlan(records, 61), last=1),
-    ):
-        assert dataset.options().autotune.enabled is False

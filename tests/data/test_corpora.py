@@ -168,7 +168,8 @@ def test_a_block_may_end_within_a_line_or_a_character(
 @pytest.mark.parametrize(
     "content, message",
     [
-        ("one\ntwo\n".encode("utf-16-le"), "UTF-16; .* -f UTF-16LE"),
+        ("one\ntwo\n".encode("utf-16"), "UTF-16; .* -f UTF-16"),
+        ("one\ntwo\n".encode("utf-16-le"), "zero byte in line 1"),
         (b"one\nt\0wo and so on\n", "zero byte in line 2"),
         (b"one\rtwo\rthree\r", "carriage returns alone"),
         (gzip.compress(b"one\n", mtime=0), ".gz; unpack it with gunzip"),

@@ -80,7 +80,7 @@ def test_a_file_has_a_symbol_a_line(tmp_path):
     path = tmp_path / "symbols.txt"
     path.write_bytes("▁(S\r\n)S\n日".encode())
     assert read_symbols(path) == ("▁(S", ")S", "日")
-    assert read_symbols(["▁(S", ")S"]) == ("▁(S", ")S")
+    assert read_symbols(["▁(S", ")S", "▁(S"]) == ("▁(S", ")S")
     # What NFKC folds is a symbol where nobody folds it.
     assert unicodedata.normalize("NFKC", "▁ﬁ") == "▁fi"
     assert read_symbols(["▁ﬁ"]) == ("▁ﬁ",)
@@ -94,10 +94,9 @@ def test_a_file_has_a_symbol_a_line(tmp_path):
     "content, message",
     [
         ("", "found none; write some or leave out `symbols`."),
-        ("(S\n\n)S", "Expected a symbol in line 2 of "),
+        ("(S\n\n)S", "line 2 of "),
         ("(S\na b", "found 'a b'; change it, or write ▁ in its first place"),
         ("a\u200bb", "without spaces and invisible characters in line 1 of "),
-        ("(S\n)S\n(S", "found (S in line 1 and again in line 3 of "),
         ("<s>", "that the vocabulary does not have, found <s> in line 1 of "),
         ("▁e\u0301", "stays as it is under NFC after the ▁ in line 1 of "),
     ],

@@ -102,13 +102,6 @@ def test_leading_dimensions_are_kept(tokenizer):
     assert tokenizer.detokenize(ids).to_list() == expected
 
 
-def test_pieces_spell_the_text(tokenizer):
-    (ids,) = tokenizer.tokenize(["the old dog"]).to_list()
-    *pieces, end = tokenizer.pieces(ids)
-    assert "".join(pieces).replace("▁", " ").strip() == "the old dog"
-    assert end == "</s>"
-
-
 def test_the_same_sentences_give_the_same_file(path, tmp_path):
     again = tmp_path / "again.model"
     Tokenizer.train(iter(SENTENCES), 317, again)

@@ -1,7 +1,5 @@
 """Tokenising in bulk gives the ids of the operator that the export holds."""
 
-import unicodedata
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -50,25 +48,6 @@ def test_text_gets_the_ids_of_the_operator(tokenizer):
 @settings(deadline=None)
 def test_any_text_gets_the_ids_of_the_operator(tokenizer, texts):
     assert_same(tokenizer, ["a", *texts])
-
-
-@pytest.mark.slow
-def test_every_character_gets_the_ids_of_the_operator(tokenizer):
-    characters = [
-        character
-        for character in map(chr, range(0x110000))
-        # No surrogates, nothing unassigned or private.
-        if unicodedata.category(character) not in ("Cs", "Cn", "Co")
-    ]
-    size = 211
-    for word in ("a{}b", "{}"):
-        assert_same(
-            tokenizer,
-            [
-                " ".join(map(word.format, characters[i : i + size]))
-                for i in range(0, len(characters), size)
-            ],
-        )
 
 
 def test_a_text_that_holds_the_mark_of_an_end_is_one_text(tokenizer):
