@@ -133,12 +133,16 @@ def test_no_pair_left_is_an_error_and_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*FILES, "records.json"])
 def test_records_with_a_flipped_bit_or_without_a_piece_are_told(tmp_path, name):
     path = tmp_path / "r" / name
     build([("5 6", "7")], path.parent, max_length=5)
     whole = path.read_bytes()
-    for damaged in (bytes([whole[0] ^ 4]) + whole[1:], whole[:1]):
+    middle = len(whole) // 2
+    for damaged in (
+        whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :],
+        whole[:1],
+    ):
         path.write_bytes(damaged)
-        with pytest.raises(config.UserError, match=f"{name} has another check"):
+        with pytest.raises(config.UserError, match="not as they were written"):
             TokenisedCorpus.load(path.parent)
