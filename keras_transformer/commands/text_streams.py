@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import itertools
 import logging
 import pathlib
 import select

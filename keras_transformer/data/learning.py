@@ -59,8 +59,22 @@ RARE = 1 / 100_000
 # Likewise of those that show nothing, since a source reads them as a space or
 # nothing: a few stray ones are better no piece.
 RARE_BLANK = 1 / 10_000
-# In bytes; sentencepiece skips longer sentences.
-MAX_SENTENCE_BYTES = 65_536
+_OPTIONS: dict[str, Any] = {
+    "model_type": "bpe",
+    # Without it, a size too large for the text is an error.
+    "hard_vocab_limit": False,
+    # Of the characters that are left.
+    "character_coverage": 1.0,
+    "byte_fallback": True,
+    "pad_id": config.PAD_ID,
+    "unk_id": config.UNK_ID,
+    "bos_id": config.BOS_ID,
+    "eos_id": config.EOS_ID,
+    "input_sentence_size": MAX_TRAINING_SENTENCES,
+    "shuffle_input_sentence": True,
+    "max_sentence_length": 65_536,  # Bytes; longer sentences are skipped.
+    "minloglevel": 3,
+}
 # Combining classes of points that belong to one script, such as vowels.
 _POINTS = range(1, 200)
 # Points in a row that are put in order.
@@ -186,20 +200,7 @@ def _train(lines: Iterator[str], **extra: Any) -> bytes:
             # Not `input`, which would put the path into the model.
             sentence_iterator=watched(),
             model_writer=model,
-            model_type="bpe",
-            # Without it, a size too large for the text is an error.
-            hard_vocab_limit=False,
-            # Of the characters that are left.
-            character_coverage=1.0,
-            byte_fallback=True,
-            pad_id=config.PAD_ID,
-            unk_id=config.UNK_ID,
-            bos_id=config.BOS_ID,
-            eos_id=config.EOS_ID,
-            input_sentence_size=MAX_TRAINING_SENTENCES,
-            shuffle_input_sentence=True,
-            max_sentence_length=MAX_SENTENCE_BYTES,
-            minloglevel=3,
+            **_OPTIONS,
             **extra,
         )
     except RuntimeError as error:

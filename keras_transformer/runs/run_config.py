@@ -24,7 +24,6 @@ from keras_transformer.config import (
     TrainingConfig,
     UserError,
 )
-from keras_transformer.data.languages import check_sides
 from keras_transformer.machine import files
 from keras_transformer.runs.layout import CONFIG_FILE, TOKENIZER_FILE, has_begun
 from keras_transformer.settings import (
@@ -111,6 +110,8 @@ class RunConfig:
         vocabulary, and so its shape; also its preset and search, unless others
         are given.
         """
+        from keras_transformer.data.languages import check_sides
+
         settings = {n: v for n, v in settings.items() if v is not None}
         own = {n: settings.pop(n) for n in ASKED if n in settings}
         initial = source = None
