@@ -74,25 +74,22 @@ class Tokenizer(tf.Module):
 
     def __init__(self, model: bytes, side: str = SOURCE) -> None:
         super().__init__(name=f"{side}_tokenizer")
-        pieces = sentencepiece.SentencePieceProcessor()
-        try:
+        self._pieces = pieces = sentencepiece.SentencePieceProcessor()
+        with contextlib.suppress(RuntimeError, TypeError):
             pieces.LoadFromSerializedProto(model)
-        except (RuntimeError, TypeError):
-            expected = "the bytes of a sentencepiece model, not its file's name"
-            raise config.SettingError("model", expected, model) from None
         ids = pieces.pad_id(), pieces.unk_id(), pieces.bos_id(), pieces.eos_id()
         if ids != _SPECIAL_IDS:
             raise ValueError(
-                "`model` must use the ids (PAD, UNK, BOS, EOS) = "
-                f"{_SPECIAL_IDS}, as spm_train does with --pad_id=0 --unk_id=1 "
-                f"--bos_id=2 --eos_id=3. Received: {ids}"
+                "`model` must be the bytes of a sentencepiece model with the "
+                f"ids (PAD, UNK, BOS, EOS) = {_SPECIAL_IDS}, as spm_train makes "
+                "it with --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3. "
+                f"Received: ids {ids}"
             )
         self.vocab_size: int = pieces.GetPieceSize()
         self.model = self.spm = model
         if side == SOURCE:
             self.spm = source_reading.for_sources(model)
             pieces.LoadFromSerializedProto(self.spm)
-        self._pieces = pieces
         self._begin(side)
 
     def _begin(self, side: str) -> None:

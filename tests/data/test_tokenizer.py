@@ -198,7 +198,7 @@ FOREIGN = train_pieces(SENTENCES, 60, unk_id=0, bos_id=1, eos_id=2, pad_id=-1)
     [
         (None, "Expected a vocabulary at .*t.model"),
         (b"not a model", "t.model is not a vocabulary"),
-        (FOREIGN, r"Received: \(-1, 0, 1, 2\)"),
+        (FOREIGN, r"Received: ids \(-1, 0, 1, 2\)"),
     ],
 )
 def test_another_file_is_refused(content, message, tmp_path):
