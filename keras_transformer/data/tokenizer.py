@@ -81,8 +81,8 @@ class Tokenizer(tf.Module):
         if ids != _SPECIAL_IDS:
             raise ValueError(
                 "`model` must be the bytes of a sentencepiece model with the "
-                f"ids (PAD, UNK, BOS, EOS) = {_SPECIAL_IDS}, as spm_train makes "
-                "it with --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3. "
+                f"ids (PAD, UNK, BOS, EOS) = {_SPECIAL_IDS}, as spm_train does "
+                "with --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3. "
                 f"Received: ids {ids}"
             )
         self.vocab_size: int = pieces.GetPieceSize()
