@@ -17,7 +17,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.config import SpecialIds, UserError
-from keras_transformer.data.tokenizer import as_strings
+from keras_transformer.data.tokenizer import as_strings, text_before
 from keras_transformer.settings import whole_number
 
 # From strings (N,) to ids, dense or ragged, and from ragged ids to strings.
@@ -112,17 +112,11 @@ class TokenizerAdapter(tf.Module):
 
     def detokenize(self, ids: tf.Tensor) -> tf.Tensor:
         """Turn target ids `(..., L)` into the texts before the end token."""
-        ids = tf.cast(ids, tf.int32)
-        shape = tf.shape(ids)
-        rows = tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
-        is_end = tf.cast(rows == self.ids.eos, tf.int32)
-        silent = tf.cumsum(is_end, axis=1) > 0
-        silent |= (rows == self.ids.pad) | (rows == self.ids.bos)
-        _, decode = self._target
-        texts = decode(tf.ragged.boolean_mask(rows, ~silent))
-        texts = tf.reshape(texts, shape[:-1])
-        texts.set_shape(ids.shape[:-1])
-        return texts
+        return text_before(self.ids.eos, ids, self._join)
+
+    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        silent = (ids == self.ids.pad) | (ids == self.ids.bos)
+        return self._target[1](tf.ragged.boolean_mask(ids, ~silent))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Name the piece of each id: its text, or its number without one."""

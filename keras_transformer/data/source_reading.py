@@ -137,13 +137,11 @@ def _with_rules(charsmap: bytes, table: Mapping[str, str]) -> bytes:
     size = int.from_bytes(charsmap[:4], "little")
     trie, texts = _Trie(charsmap[4 : 4 + size]), bytearray(charsmap[4 + size :])
     places: dict[str, int] = {}  # Of the value of each replacement.
+    for replacement in sorted({*table.values()}):
+        places[replacement] = len(trie.units)
+        trie.units.append(_VALUE | len(texts))
+        texts += replacement.encode() + b"\0"
     for text, replacement in table.items():
-        if replacement not in places:
-            if len(places) % _BLOCK == 0:
-                first = trie.add_block()
-            places[replacement] = place = first + len(places) % _BLOCK
-            trie.units[place] = _VALUE | len(texts)
-            texts += replacement.encode() + b"\0"
         trie.add(text.encode(), places[replacement])
     units = trie.units.tobytes()
     return len(units).to_bytes(4, "little") + units + bytes(texts)
@@ -163,7 +161,8 @@ class _Trie:
             self.units[self.add_block()] = 0  # The root.
 
     def add_block(self) -> int:
-        self.units.extend([_VALUE] * _BLOCK)
+        rest = -len(self.units) % _BLOCK
+        self.units.extend([_VALUE] * (rest + _BLOCK))
         return len(self.units) - _BLOCK
 
     def add(self, text: bytes, value: int) -> None:

@@ -17,7 +17,7 @@ import os
 import pathlib
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -334,15 +334,7 @@ class Tokenizer(tf.Module):
             if ids.ragged_rank > 1:
                 return ids.with_values(self.detokenize(ids.values))
             ids = ids.to_tensor(config.PAD_ID)
-        ids = tf.cast(ids, tf.int32)
-        shape = tf.shape(ids)
-        # (N, L), also where N or L is 0.
-        rows = tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
-        ended = tf.cumsum(tf.cast(rows == config.EOS_ID, tf.int32), axis=1) > 0
-        text = self._join(tf.ragged.boolean_mask(rows, ~ended))
-        text = tf.reshape(text, shape[:-1])
-        text.set_shape(ids.shape[:-1])
-        return text
+        return text_before(config.EOS_ID, ids, self._join)
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Join ids without `EOS_ID`, ragged `(N, None)`, to texts `(N,)`."""
@@ -367,6 +359,21 @@ class Tokenizer(tf.Module):
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Name the piece of each id, "▁" for a space, as attention plots do."""
         return [self._pieces.IdToPiece(int(piece_id)) for piece_id in ids]
+
+
+def text_before(
+    end: int, ids: tf.Tensor, join: Callable[[tf.RaggedTensor], tf.Tensor]
+) -> tf.Tensor:
+    """Join the ids `(..., L)` before the first `end` to texts `(...)`."""
+    ids = tf.cast(ids, tf.int32)
+    shape = tf.shape(ids)
+    # (N, L), also where N or L is 0.
+    rows = tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
+    has_ended = tf.cumsum(tf.cast(rows == end, tf.int32), axis=1) > 0
+    text = join(tf.ragged.boolean_mask(rows, ~has_ended))
+    text = tf.reshape(text, shape[:-1])
+    text.set_shape(ids.shape[:-1])
+    return text
 
 
 def as_strings(text: tf.Tensor | Sequence[str]) -> tf.Tensor:

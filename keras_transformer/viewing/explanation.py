@@ -294,11 +294,6 @@ class Explanation:
 
 def checked_number(name: str, number: int, count: int) -> int:
     """Return a number from 0 of one of `count`, perhaps given from the last."""
-    if not count:
-        raise ValueError(
-            f"`{name}` must be left out, since there is none to choose. "
-            f"Received: {number}"
-        )
     if not -count <= number < count:
         raise ValueError(
             f"`{name}` must be from {-count} to {count - 1}, since there are "
