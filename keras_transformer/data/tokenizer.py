@@ -293,7 +293,7 @@ class Tokenizer(tf.Module):
         """
         given = checked_texts("texts", texts)
         texts = [x if source_reading.is_visible(x) else "" for x in given]
-        with contextlib.suppress(UnicodeError):  # `tokenize` will name it.
+        with contextlib.suppress(UnicodeError, RuntimeError):  # Told below.
             if self._words and (found := self._words.tokenize(texts)):
                 return found
         ragged = self.tokenize(texts)

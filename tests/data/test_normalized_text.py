@@ -134,7 +134,8 @@ def test_every_canonical_spelling_of_a_character_becomes_that_character(
 @given(
     st.lists(
         st.text(
-            st.characters(codec="utf-8")
+            # Without the noncharacter that stands for "▁" meanwhile.
+            st.characters(codec="utf-8", exclude_characters="\ufdd0")
             | st.characters(codec="utf-8", categories=["Mn", "Mc", "Cf"])
             | st.sampled_from("a\u0301\u0323e\u0302 \u1100\u1161\u11a8\0\x07▁"),
             max_size=23,
