@@ -101,10 +101,10 @@ class Folder(Corpus):
 
 
 def _ending(files: Sequence[str], code: str) -> str:
-    """Find how the files of a folder spell a code: `zh_CN` for `zh-CN`."""
+    """Find how files spell a code: `zh_CN` for `zh-CN`, `eng_Latn` for `en`."""
     endings = {part for file in files for part in file.split(".")[1:]}
     for part in sorted(endings - {"gz", code}) if code not in endings else ():
-        if is_code(part) and read_code(part).code == read_code(code).code:
+        if is_code(part) and read_code(part).is_written_as(read_code(code)):
             return part
     return code
 

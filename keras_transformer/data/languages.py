@@ -90,6 +90,11 @@ class Language:
             return "zh"
         return "13a" if self.has_spaces else "char"
 
+    def is_written_as(self, other: "Language") -> bool:
+        """Whether both are one language, script, country and variant."""
+        subtags = ({*x.code.split("-"), x.script} for x in (self, other))
+        return next(subtags) == next(subtags)
+
     def is_same(self, other: "Language") -> bool:
         """Whether both are one language in one script, in any country."""
         bases = {"no" if x.base == "nb" else x.base for x in (self, other)}

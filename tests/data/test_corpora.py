@@ -361,6 +361,11 @@ def test_a_folder_may_spell_its_languages_in_another_way(tmp_path):
     assert (corpus.source_lang, corpus.target_lang) == ("pt_br", "zh-hans")
     with pytest.raises(config.UserError, match="found no such pair"):
         open_corpus(str(tmp_path), "pt", "zh-hans")
+    write(tmp_path, dev_eng_Latn=b"one\n", dev_deu_Latn=b"eins\n")
+    for code in "eng", "deu":  # As FLORES has them.
+        path = tmp_path / f"dev_{code}.Latn"
+        path.rename(tmp_path / f"dev.{code}_Latn")
+    assert list(open_corpus(str(tmp_path)).pairs("dev")) == [("one", "eins")]
 
 
 @pytest.mark.parametrize("code", ["a/b", ".."])
