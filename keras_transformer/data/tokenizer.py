@@ -15,7 +15,6 @@ import functools
 import logging
 import os
 import pathlib
-import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -342,19 +341,14 @@ class Tokenizer(tf.Module):
 
     def log_unmet(self, ids: np.ndarray) -> None:
         """Log how many characters of texts have no piece, if any."""
-        if count := int(np.isin(ids, self._unmet).sum()):
+        of_bytes = self.ids.bytes  # A character has one that begins it.
+        unmet = [config.UNK_ID, *of_bytes[:0x80], *of_bytes[0xC0:]]
+        if count := int(np.isin(ids, unmet).sum()):
             logger.info(
                 "The vocabulary has never met %d characters of these texts: "
                 "the model may read them as anything.",
                 count,
             )
-
-    @functools.cached_property
-    def _unmet(self) -> list[int]:
-        """The ids of which a character without a piece has one."""
-        names = enumerate(self.pieces(range(self.vocab_size)))
-        first = re.compile("<0x[0-7C-F].>")  # Of the bytes of a character.
-        return [config.UNK_ID, *(i for i, x in names if first.fullmatch(x))]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Name the piece of each id, "▁" for a space, as attention plots do."""
