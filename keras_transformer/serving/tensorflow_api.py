@@ -148,37 +148,36 @@ def to_rows(request: Mapping[str, Any], names: Sequence[str]) -> list[Row]:
     if ("instances" in request) == ("inputs" in request):
         raise RefusalError("Expected either instances or inputs.")
     if "instances" in request:
-        return _from_instances(request["instances"], names)
-    inputs = request["inputs"]
-    if not _is_object(inputs):
-        inputs = {names[0]: inputs} if len(names) == 1 else {}
-    columns = []
-    for name in names:
-        column = inputs.get(name)
-        if not isinstance(column, list) or not column:
-            raise RefusalError(f"Expected a list of texts as the input {name}.")
-        columns.append([_text(value) for value in column])
-    if len(set(map(len, columns))) > 1:
-        raise RefusalError(
-            f"Expected as many texts in each of {', '.join(names)}."
-        )
-    return list(zip(*columns, strict=True))
+        rows = _from_instances(request["instances"], names)
+    else:
+        inputs = request["inputs"]
+        if not _is_object(inputs):
+            inputs = {names[0]: inputs} if len(names) == 1 else {}
+        for name in names:
+            if not isinstance(inputs.get(name), list) or not inputs[name]:
+                raise RefusalError(
+                    f"Expected a list of texts as the input {name}."
+                )
+        if len({len(inputs[name]) for name in names}) > 1:
+            raise RefusalError(
+                f"Expected as many texts in each of {', '.join(names)}."
+            )
+        rows = list(zip(*(inputs[name] for name in names), strict=True))
+    return [tuple(map(_text, row)) for row in rows]
 
 
-def _from_instances(instances: Any, names: Sequence[str]) -> list[Row]:
+def _from_instances(instances: Any, names: Sequence[str]) -> list[tuple]:
     if not isinstance(instances, list) or not instances:
         raise RefusalError("Expected instances to be a list of rows.")
-    are_objects = _is_object(instances[0]) or len(names) > 1
-    rows = []
-    for number, item in enumerate(instances):
-        row = item if are_objects else {names[0]: item}
+    if len(names) == 1 and not _is_object(instances[0]):
+        return [(each,) for each in instances]
+    for number, row in enumerate(instances):
         if not _is_object(row) or sorted(row) != list(names):
             raise RefusalError(
                 f"Expected an object with {', '.join(names)} as row {number} "
                 "of instances."
             )
-        rows.append(tuple(_text(row[name]) for name in names))
-    return rows
+    return [tuple(row[name] for name in names) for row in instances]
 
 
 def _is_object(value: Any) -> bool:
