@@ -1,6 +1,7 @@
 """HTML keeps its tags: each goes around the words that come from its own."""
 
 import re
+import time
 from html.parser import HTMLParser
 
 import numpy as np
@@ -271,3 +272,17 @@ def test_a_hundred_thousand_odd_characters_are_read_and_written(unit):
     html = unit * (100_000 // len(unit))
     assert returned(html) == html
     assert isinstance(shouted(html, backwards), str)
+
+
+@pytest.mark.parametrize("unit", ["<b>x</b> ", "<b>(</b>", "<p>x", "<!--"])
+def test_twice_as_many_tags_take_twice_the_time(unit):
+    def seconds(count):
+        start = time.thread_time()
+        shouted(unit * count, backwards)
+        return time.thread_time() - start
+
+    once, twice = (
+        min(seconds(count) for _ in range(3)) for count in (2_000, 4_000)
+    )
+    # Work that grew with the square would take four times as long.
+    assert twice < 3 * once + 0.01
