@@ -20,65 +20,54 @@ into your ~/.bashrc or ~/.zshrc:
 
 import argparse
 import contextlib
+import importlib
 import inspect
 import os
 import platform
 import sys
 from collections.abc import Sequence
 from importlib import metadata
+from typing import Any
 
 from keras_transformer import __version__
-from keras_transformer.commands import (
-    backtranslate,
-    command_line,
-    distill,
-    evaluate,
-    export,
-    flags,
-    import_run,
-    score,
-    serve,
-    shortlist,
-    train,
-    translate,
-    view,
-)
+from keras_transformer.commands import command_line, flags
 from keras_transformer.commands.command_line import Parser
 from keras_transformer.settings import nearest
 
-_VERBS = {
-    "train": train,
-    "translate": translate,
-    "score": score,
-    "evaluate": evaluate,
-    "shortlist": shortlist,
-    "distill": distill,
-    "backtranslate": backtranslate,
-    "view": view,
-    "export": export,
-    "import": import_run,
-    "serve": serve,
-}
+# Each has a module of its name in `commands`, imported only when it is needed.
+VERBS = (
+    *("train", "translate", "score", "evaluate", "shortlist", "distill"),
+    *("backtranslate", "view", "export", "import", "serve"),
+)
 
 
 def _versions() -> str:
     """Name the versions that a bug report needs, without imports."""
-    found = [f"%(prog)s {__version__}"]
+    versions = [f"%(prog)s {__version__}"]
     for name, package in ("TensorFlow", "tensorflow"), ("Keras", "keras"):
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found.append(f"{name} {metadata.version(package)}")
-    return ", ".join([*found, f"Python {platform.python_version()}"])
+            versions.append(f"{name} {metadata.version(package)}")
+    return ", ".join([*versions, f"Python {platform.python_version()}"])
+
+
+def module_of(verb: str) -> Any:
+    """Import the module of a verb."""
+    module = "import_run" if verb == "import" else verb  # A word of Python.
+    return importlib.import_module(f"keras_transformer.commands.{module}")
 
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line; wrong arguments end the program with 2."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    name = words[0] if words else ""
     parser = Parser(prog="keras-transformer", description=__doc__)
     parser.add_argument("--version", action="version", version=_versions())
     verbs = parser.add_subparsers(metavar="VERB", required=True)
-    for name, module in _VERBS.items():
+    for each in (name,) if name in VERBS else VERBS:
+        module = module_of(each)
         about = inspect.getdoc(module.run) or ""  # Not under python -OO.
         verb = verbs.add_parser(
-            name, help=about.partition("\n")[0], description=about
+            each, help=about.partition("\n")[0], description=about
         )
         module.add_flags(verb)
         verb.set_defaults(verb=module.run, parser=verb)
@@ -86,17 +75,17 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
         import argcomplete
 
         argcomplete.autocomplete(parser)
-    name, *words = (sys.argv[1:] if argv is None else list(argv)) or [""]
-    if name in verbs.choices:
+    if name in VERBS:
+        words = words[1:]
         if name in ("train", "distill"):  # Elsewhere an @ may be text.
             words = command_line.with_files(words)
         return verbs.choices[name].read(words)
     if name and not name.startswith("-"):
         parser.error(
-            f"expected a verb, received {name}{nearest(name, _VERBS)}; "
-            f"the verbs are {', '.join(_VERBS)}"
+            f"expected a verb, received {name}{nearest(name, VERBS)}; "
+            f"the verbs are {', '.join(VERBS)}"
         )
-    return parser.read([name, *words] if name else [])
+    return parser.read(words)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -69,7 +69,8 @@ def write_pages(app: Sphinx, config: object) -> None:
 def _verbs() -> str:
     """Write a section for each verb."""
     sections = []
-    for name, module in command_line._VERBS.items():
+    for name in command_line.VERBS:
+        module = command_line.module_of(name)
         parser = argparse.ArgumentParser(prog=f"keras-transformer {name}")
         module.add_flags(parser)
         sections += [

@@ -21,7 +21,6 @@ from typing import Any, NoReturn
 from keras_transformer.config import JobError, UserError
 from keras_transformer.machine import exhaustion
 from keras_transformer.settings import nearest
-from keras_transformer.training.request import RECIPE_SUFFIX, recipes
 
 DONE, FAILED, WRONG = 0, 1, 2
 
@@ -106,30 +105,25 @@ def _without_corpora(words: list[str]) -> list[str]:
 
 def _read(name: str) -> list[str]:
     """Split a file or a recipe into words."""
+    from keras_transformer.training.request import RECIPE_SUFFIX, recipes
+
+    known, recipe = recipes(), name.removesuffix(RECIPE_SUFFIX)
+    path = pathlib.Path(name)
     try:
-        return shlex.split(_text(name), comments=True)
+        # Windows may put a byte-order mark before the text.
+        is_recipe = recipe in known and not path.is_file()
+        text = known[recipe] if is_recipe else path.read_text("utf-8-sig")
+        return shlex.split(text, comments=True)
     except OSError as error:
         raise UserError(
             f"Expected a file of arguments or a recipe, received @{name} "
-            f"({error.strerror}); the recipes are {', '.join(recipes())}."
+            f"({error.strerror}); the recipes are {', '.join(known)}."
         ) from None
     except ValueError as error:
         raise UserError(
             f"Expected arguments and # comments in {name}, found something "
             f"else ({error}); correct the file."
         ) from None
-
-
-def _text(name: str) -> str:
-    try:
-        # Windows may put a byte-order mark before the text.
-        return pathlib.Path(name).read_text(encoding="utf-8-sig")
-    except (FileNotFoundError, IsADirectoryError):
-        known = recipes()
-        recipe = name.removesuffix(RECIPE_SUFFIX)
-        if recipe not in known:
-            raise
-        return known[recipe]
 
 
 def run(command: Callable[[], int | None]) -> int:

@@ -52,14 +52,14 @@ class Settings:
 
     def numbers(self, names: Mapping[str, str]) -> dict[str, int]:
         """Return our numbers above 0, by a table of their names and ours."""
-        found: dict[str, int] = {}
+        numbers: dict[str, int] = {}
         for theirs, ours in names.items():
             value = self.values.get(theirs)
             if type(value) is not int or value < 1:
                 self.refuse(theirs, "a whole number above 0")
-            if found.setdefault(ours, value) != value:
-                self.refuse(theirs, str(found[ours]))
-        return found
+            if numbers.setdefault(ours, value) != value:
+                self.refuse(theirs, str(numbers[ours]))
+        return numbers
 
     def check(self, allowed: Mapping[str, Sequence[Any]]) -> None:
         """Refuse values that we cannot follow; the default is the first."""
@@ -97,11 +97,7 @@ def model_config(
         others["encoder_layers"] = encoder_layers
         others["decoder_layers"] = decoder_layers
     try:
-        return ModelConfig(
-            attention_bias=True,
-            logits_bias=True,
-            **others,
-        )
+        return ModelConfig(attention_bias=True, logits_bias=True, **others)
     except SettingError as error:
         raise UserError(
             f"{what} cannot be imported: expected its {error.setting} to be "
@@ -150,7 +146,7 @@ class Arrays:
 
     def layers(self, names: Names, model: ModelConfig) -> dict[str, np.ndarray]:
         """Take the weights of all layers of both stacks, by our names."""
-        found = {}
+        weights = {}
         for stack, sublayers in _SUBLAYERS.items():
             for i in range(model.layers_of(stack)):
                 path = names.layer.format(stack=stack, i=i, n=i + 1)
@@ -159,8 +155,8 @@ class Arrays:
                     parts = [path + begin + end for end in ends]
                     ours = self._sublayer(names, parts, model.positions)
                     for part, array in ours.items():
-                        found[f"{stack}/layer_{i}/{name}{part}"] = array
-        return found
+                        weights[f"{stack}/layer_{i}/{name}{part}"] = array
+        return weights
 
     def _sublayer(
         self, names: Names, parts: Sequence[str], positions: str
@@ -171,10 +167,8 @@ class Arrays:
         kernels = [self.take(x.replace("*", kernel)) for x in linears]
         if names.transposed:
             kernels = [each.T for each in kernels]
-        biases = [self.take(x.replace("*", bias)).reshape(-1) for x in linears]
-        gain, shift = (
-            self.take(norm.replace("*", x)).reshape(-1) for x in of_norm
-        )
+        biases = [self.take(x.replace("*", bias)).ravel() for x in linears]
+        gain, shift = (self.take(norm.replace("*", x)).ravel() for x in of_norm)
         order = column_order(positions, len(gain))
         ours = {"_norm/gamma": gain[order], "_norm/beta": shift[order]}
         if len(kernels) == 2:

@@ -164,7 +164,8 @@ _SHOWN = {hidden: ordinal for ordinal, hidden in _HIDDEN.items()}
 
 def read(folder: pathlib.Path) -> Imported:
     """Read a model as Marian writes it."""
-    weights_path, vocabulary_path = _paths(folder)
+    weights_path = _named(folder, "models")
+    vocabulary_path = _named(folder, "vocabs")
     arrays = Arrays(_arrays(weights_path), weights_path)
     settings = _settings(
         bytes(arrays.take(_SETTINGS)).rstrip(b"\0"), weights_path
@@ -226,19 +227,17 @@ def read_hugging_face(folder: pathlib.Path) -> Imported:
     path, reader = folder / SAFETENSORS, read_safetensors
     if not path.exists():
         path, reader = folder / PICKLE, read_pickle
+    tensors = reader(path).items()
     arrays = Arrays(
-        {name.removeprefix("model."): x for name, x in reader(path).items()},
-        path,
+        {name.removeprefix("model."): x for name, x in tensors}, path
     )
     table = _tied(arrays)
     for side in ("encoder", "decoder"):  # In old files: sinusoids, as ours.
         arrays.left.pop(f"{side}.embed_positions.weight", None)
     start = settings.values.get("decoder_start_token_id")
     if not isinstance(start, int) or not 0 <= start < len(table):
-        settings.refuse(
-            "decoder_start_token_id",
-            f"one of the {len(table)} rows of the embedding",
-        )
+        expected = f"one of the {len(table)} rows of the embedding"
+        settings.refuse("decoder_start_token_id", expected)
     bias = arrays.take("final_logits_bias").reshape(-1)
     # Padding keeps its row: `MarianMTModel` counts it in its softmax.
     weights = embedding(table, bias, ids, pieces, table[start], model.positions)
@@ -272,11 +271,11 @@ def embedding(
     rows = np.array([ids.get(piece, 0) for piece in pieces])
     lacking = np.array([piece not in ids for piece in pieces])
     lacking[BOS_ID] = True
-    found = logits(table, bias, rows, lacking)
-    ours = found["embedding/table"]
-    ours[BOS_ID] = start
+    ours = logits(table, bias, rows, lacking)
+    ours["embedding/table"][BOS_ID] = start
     order = column_order(positions, table.shape[1])
-    return {**found, "embedding/table": ours[:, order]}
+    ours["embedding/table"] = ours["embedding/table"][:, order]
+    return ours
 
 
 def _pieces(ids: Mapping[str, int], path: pathlib.Path) -> list[str]:
@@ -305,18 +304,15 @@ def _tokenizer(folder: pathlib.Path, pieces: Sequence[str]) -> PairedTokenizer:
     return PairedTokenizer(pack(*models, pieces))
 
 
-def _paths(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
-    """Find weights and vocabulary, as `decoder.yml` names them."""
+def _named(folder: pathlib.Path, setting: str) -> pathlib.Path:
+    """Find the one file that a setting of `decoder.yml` names."""
     path = folder / DECODER
-    said = _settings(read_bytes(path), path)
-    found = []
-    for setting in ("models", "vocabs"):
-        names = said.values.get(setting)
-        if not isinstance(names, list) or len(set(map(str, names))) != 1:
-            said.refuse(setting, "one, for both sides")
-        # The paths come from the training machine; the files lie beside.
-        found.append(folder / pathlib.PurePath(str(names[0])).name)
-    return found[0], found[1]
+    settings = _settings(read_bytes(path), path)
+    names = settings.values.get(setting)
+    if not isinstance(names, list) or len(set(map(str, names))) != 1:
+        settings.refuse(setting, "one, for both sides")
+    # The paths come from the training machine; the files lie beside.
+    return folder / pathlib.PurePath(str(names[0])).name
 
 
 def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
@@ -331,17 +327,17 @@ def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def _settings(content: bytes, path: pathlib.Path) -> Settings:
-    found = parse_yaml(content, path)
+    settings = parse_yaml(content, path)
     with refusing(path, "a file of settings"):
-        return Settings(dict(found), path)
+        return Settings(dict(settings), path)
 
 
 def _vocabulary(path: pathlib.Path) -> dict[str, int]:
     with refusing(path, "a vocabulary"):
         text = read_bytes(path).decode("utf-8-sig").translate(_HIDDEN)
         # Plain, so that the piece "no" is not False and "1" not a number.
-        found = parse_yaml(text, path, plain=True)
-        return {piece.translate(_SHOWN): int(i) for piece, i in found.items()}
+        ids = parse_yaml(text, path, plain=True)
+        return {piece.translate(_SHOWN): int(i) for piece, i in ids.items()}
 
 
 def _read_json(path: pathlib.Path) -> dict[str, Any]:

@@ -96,9 +96,7 @@ def read(folder: pathlib.Path) -> Imported:
     num_heads = read_heads(home)
     data = _data(home)
     source_end = read_source_end(data)
-    source, target = (
-        read_side(data, side, home) for side in ("source", "target")
-    )
+    source, target = (read_side(data, x, home) for x in ("source", "target"))
     pieces = _pieces(source, target)
     arrays = Arrays(_variables(folder), folder)
     weights, lacking = _embeddings(arrays, source, target, pieces)
@@ -176,20 +174,20 @@ def read_heads(folder: pathlib.Path) -> int:
 
 def _data(folder: pathlib.Path) -> Mapping[str, Any]:
     """Read the part `data` of the training's configuration."""
-    found = {}
+    parts = {}
     for path in sorted(folder.glob("*.yml")) + sorted(folder.glob("*.yaml")):
         content = parse_yaml(read_bytes(path), path)
         data = content.get("data") if isinstance(content, dict) else None
         if isinstance(data, dict) and "source_vocabulary" in data:
-            found[path] = data
-    if len(found) != 1:
-        names = ", ".join(path.name for path in found) or "none"
+            parts[path] = data
+    if len(parts) != 1:
+        names = ", ".join(path.name for path in parts) or "none"
         raise UserError(
             f"Expected in {folder} one .yml file with data: and in it "
             f"source_vocabulary, found {names}; copy the configuration of the "
             "training there, and its vocabularies."
         )
-    return next(iter(found.values()))
+    return next(iter(parts.values()))
 
 
 def read_side(data: Mapping[str, Any], side: str, folder: pathlib.Path) -> Side:
@@ -275,7 +273,7 @@ def _find(folder: pathlib.Path, name: Any, setting: str) -> pathlib.Path:
 
 def _variables(folder: pathlib.Path) -> dict[str, np.ndarray]:
     """Read the model's variables as float32; a missing bias is zero."""
-    found = {}
+    variables = {}
     advice = "copy the whole folder"
     if set("[\\") & set(str(folder.resolve())):
         advice = "TensorFlow takes brackets in a path for a pattern: rename it"
@@ -287,11 +285,11 @@ def _variables(folder: pathlib.Path) -> dict[str, np.ndarray]:
             ours, suffix, _ = name.partition(_SUFFIX)
             # Those of the optimizer have a slot in between.
             if ours.startswith("model/") and suffix and "/." not in ours:
-                found[ours] = np.asarray(reader.get_tensor(name), "float32")
-    for name in [name for name in found if name.endswith("/kernel")]:
-        zeros = np.zeros(found[name].shape[-1:], "float32")
-        found.setdefault(f"{name.removesuffix('kernel')}bias", zeros)
-    return found
+                variables[ours] = np.asarray(reader.get_tensor(name), "float32")
+    for name in [name for name in variables if name.endswith("/kernel")]:
+        zeros = np.zeros(variables[name].shape[-1:], "float32")
+        variables.setdefault(f"{name.removesuffix('kernel')}bias", zeros)
+    return variables
 
 
 def _names(norm_first: bool) -> Names:
@@ -367,8 +365,5 @@ def _embeddings(
     if of_output is not of_source or source.vocabulary != target.vocabulary:
         weights["source_embedding/table"] = of_source[reads]
         weights["target_embedding/table"] = of_target[writes]
-    lacking = {
-        "source": np.flatnonzero(unread).tolist(),
-        "target": np.flatnonzero(unwritten).tolist(),
-    }
-    return weights, lacking
+    lacking = dict(source=unread, target=unwritten)
+    return weights, {x: np.flatnonzero(y).tolist() for x, y in lacking.items()}

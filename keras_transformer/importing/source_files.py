@@ -132,9 +132,7 @@ def parse_yaml(
             if isinstance(event, yaml.AliasEvent) or depth > _DEEPEST:
                 raise ValueError("it has aliases or is nested too deeply")
             if len(getattr(event, "value", "")) > _LONGEST:
-                raise ValueError(
-                    f"it has a value of more than {_LONGEST} letters"
-                )
+                raise ValueError(f"a value is longer than {_LONGEST} letters")
         return yaml.load(content, loader)
 
 
@@ -149,17 +147,15 @@ def read_archive(path: pathlib.Path) -> dict[str, bytes]:
         if inside > 2 * os.path.getsize(path):
             raise ValueError(f"it would become {inside} bytes")
         # Only these stop inflating at the size asked for.
-        if {member.compress_type for member in members} - {
-            zipfile.ZIP_STORED,
-            zipfile.ZIP_DEFLATED,
-        }:
+        known = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
+        if any(member.compress_type not in known for member in members):
             raise ValueError("it is compressed in another way than by deflate")
-        found = {}
+        contents = {}
         for member in members:
             # `ZipFile.read` inflates all of it and checks the size afterwards.
             with file.open(member) as stream:
-                found[member.filename] = stream.read(member.file_size)
-    return found
+                contents[member.filename] = stream.read(member.file_size)
+    return contents
 
 
 def read_sentencepiece(path: pathlib.Path) -> bytes:

@@ -59,18 +59,16 @@ def attended(
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Return the ids of each pair and its attention, without padding."""
     graph = translator.graph(look.__name__, look, IDS, IDS)
-    found, pad = [], translator.tokenizer.ids.pad
-    for source, target, weights in read_pairs(
-        translator,
-        lambda *ids: (*ids, graph(*ids)),
-        pairs,
-        max_source_length,
-        batch_tokens,
-    ):
+    limits = max_source_length, batch_tokens
+    padded = read_pairs(
+        translator, lambda *ids: (*ids, graph(*ids)), pairs, *limits
+    )
+    pad, attentions = translator.tokenizer.ids.pad, []
+    for source, target, weights in padded:
         source, target = source[source != pad], target[target != pad]
         own = weights[..., : len(target), : len(source)]
-        found.append((source, target, own))
-    return found
+        attentions.append((source, target, own))
+    return attentions
 
 
 def read_pairs(
@@ -82,22 +80,16 @@ def read_pairs(
 ) -> list[Any]:
     """Call a graph with batches of pairs; return what it says of each."""
     if max_source_length is not None:
-        max_source_length = whole_number(
-            "max_source_length", max_source_length, least=2
-        )
+        whole_number("max_source_length", max_source_length, least=2)
     batch_tokens = whole_number("batch_tokens", batch_tokens)
     tokenizer = translator.tokenizer
     source, _ = source_ids(tokenizer, pairs[0], max_source_length)
     target = tokenizer.target.tokenize(pairs[1])
-    longest = np.maximum(
-        *(ids.row_lengths().numpy() for ids in (source, target))
-    )
+    longest = tf.maximum(source.row_lengths(), target.row_lengths()).numpy()
     planned = batches(np.arange(len(longest)), longest, longest, batch_tokens)
-    found = Batching().run(
-        *(graph, lambda result: result, (source, target), planned),
-        tokenizer.ids.pad,
-    )
-    return [found[row] for row in range(len(longest))]
+    sides = source, target
+    rows = Batching().run(graph, tuple, sides, planned, tokenizer.ids.pad)
+    return [rows[number] for number in range(len(longest))]
 
 
 def align_words(
@@ -136,9 +128,8 @@ def align_pairs(
 ) -> list[Links]:
     """Align the words of each pair of texts by their attention, `(T, S)`."""
     words = []
-    for side, texts, language in zip(
-        (tokenizer, tokenizer.target), pairs, languages, strict=True
-    ):
+    sides = tokenizer, tokenizer.target
+    for side, texts, language in zip(sides, pairs, languages, strict=True):
         _, starts, ends = side.tokenize_with_offsets(texts)
         places = zip(texts, starts.to_list(), ends.to_list(), strict=True)
         words.append(
@@ -150,11 +141,7 @@ def align_pairs(
         )
     return [
         # The source may be cut, and a blank text has its end alone.
-        align_words(
-            each,
-            source[: each.shape[1] - 1],
-            target[: each.shape[0] - 1],
-        )
+        align_words(each, source[: each.shape[1] - 1], target[: len(each) - 1])
         for each, source, target in zip(attentions, *words, strict=True)
     ]
 
@@ -175,8 +162,8 @@ def word_links(
     pieces_of = source_pieces, target_pieces
     for text, pieces, language in zip(pair, pieces_of, languages, strict=True):
         words = _words(pieces, language)
-        found = {word for of_piece in words for word in of_piece}
-        if len(words_of(text, language)) != len(found):
+        of_pieces = set(itertools.chain(*words))
+        if len(words_of(text, language)) != len(of_pieces):
             return None
         sides.append(words)
     return align_words(attention, *sides)
@@ -209,9 +196,9 @@ def words_of_pieces(
     words = words_of(decoded, language)
     begins = [offsets[begin] for begin, _ in words]
     stops = [offsets[end] for _, end in words]
-    found = []
+    of_pieces = []
     for start, end in zip(starts, ends, strict=True):
         first = min(bisect.bisect_right(stops, start), len(words) - 1)
         last = max(bisect.bisect_left(begins, end), first + 1)
-        found.append(range(first, last))
-    return found
+        of_pieces.append(range(first, last))
+    return of_pieces

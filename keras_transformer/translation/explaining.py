@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import Search
+from keras_transformer.config import Search, SettingError
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.candidates import SearchHistory
 from keras_transformer.decoding.id_model import as_one_sentence
 from keras_transformer.model import Transformer
+from keras_transformer.settings import of_kind
 from keras_transformer.translation.text_batches import (
     IDS,
     as_bytes,
@@ -42,11 +43,6 @@ _READ_AT_ONCE = 1_024
 Ids = tuple[int, ...]
 
 
-class _Returned(NamedTuple):
-    rank: int
-    score: float
-
-
 class _Tree(NamedTuple):
     nodes: list[Node]
     leaves: dict[Ids, int]  # The last node of each hypothesis.
@@ -57,17 +53,11 @@ def explain(
     translator: Any, text: str, search: Search, prefix: str
 ) -> Explanation:
     """Explain a translation, as `Translator.explain` says."""
-    for name, given in (("text", text), ("prefix", prefix)):
-        if not isinstance(given, str):
-            raise ValueError(
-                f"`{name}` must be one text; explain several one by one. "
-                f"Received: {name}={given!r}"
-            )
+    of_kind("text", str, text)  # One, unlike `translate`.
+    of_kind("prefix", str, prefix)
     if search.sampling:
-        raise ValueError(
-            "`sampling` has no beam to explain; leave it out. Received: "
-            f"sampling={search.sampling}"
-        )
+        expected = "None, since what is drawn has no beam to explain"
+        raise SettingError("sampling", expected, search.sampling)
     model = translator.model
     translator.id_model.check_attention()
     tokenizer = translator.tokenizer
@@ -79,8 +69,8 @@ def explain(
         ids = prefix_ids(tokenizer, encoded, search.max_length)
         inputs.append(ids.to_tensor(tokenizer.ids.pad))
     result, history = _search(translator, search, *inputs)
-    found = _returned(result, tokenizer.ids.pad)
-    tree = _tree(history, tokenizer, search, found)
+    ranked = _ranked(result, tokenizer.ids.pad)
+    tree = _tree(history, tokenizer, search, ranked)
     warn_of_cuts(truncated.numpy(), search.max_source_length)
     texts = tokenizer.detokenize(result.ids)[0].numpy()
     return Explanation(
@@ -90,9 +80,9 @@ def explain(
         source_pieces=tokenizer.pieces(inputs[0][0].numpy()),
         translations=[
             translation.decode("utf-8", "replace")
-            for translation in texts[: len(found)]
+            for translation in texts[: len(ranked)]
         ],
-        leaves=[tree.leaves.get(ids, -1) for ids in found],
+        leaves=[tree.leaves.get(ids, -1) for ids in ranked],
         nodes=tree.nodes,
         **_reread(model, translator, inputs[0], tree.read),
         beam_size=search.beam_size,
@@ -202,16 +192,15 @@ def _decode(
     return log_probs, ids, decoder, cross
 
 
-def _returned(result: BeamResult, pad_id: int) -> dict[Ids, _Returned]:
-    """Index the hypotheses of the one sentence by their ids, best first.
+def _ranked(result: BeamResult, pad_id: int) -> dict[Ids, tuple[int, float]]:
+    """Find rank and score of each hypothesis of the sentence, by its ids.
 
     If none was found there is an empty one, as in `translate`.
     """
+    ids, scores = result.ids[0].numpy(), result.scores[0].numpy()
     return {
-        tuple(ids[ids != pad_id].tolist()): _Returned(rank, float(score))
-        for rank, (ids, score) in enumerate(
-            zip(result.ids[0].numpy(), result.scores[0].numpy(), strict=True)
-        )
+        tuple(row[row != pad_id].tolist()): (rank, float(score))
+        for rank, (row, score) in enumerate(zip(ids, scores, strict=True))
         if score > -np.inf or not rank
     }
 
@@ -220,7 +209,7 @@ def _tree(
     history: SearchHistory,
     tokenizer: Tokenizer,
     search: Search,
-    found: dict[Ids, _Returned],
+    ranked: dict[Ids, tuple[int, float]],
 ) -> _Tree:
     """Make a tree of the pieces that one sentence's search weighed."""
     log_probs, parents, tokens, ended, survivors = (
@@ -237,14 +226,13 @@ def _tree(
             parent, before, row = live[parents[t, k]]
             token = int(tokens[t, k])
             ids = (*before, token)
-            score = float(log_probs[t, k]) / normaliser
-            fate, returned, ends_with = Fate.PRUNED, _Returned(-1, score), ""
+            rank, score = -1, float(log_probs[t, k]) / normaliser
+            fate, ends_with = Fate.PRUNED, ""
             if ended[t, k]:
-                ends_with = (
-                    "end token" if token == tokenizer.ids.eos else "limit"
-                )
-                fate = Fate.RETURNED if ids in found else Fate.DISPLACED
-                returned = found.get(ids, returned)
+                is_end = token == tokenizer.ids.eos
+                ends_with = "end token" if is_end else "limit"
+                fate = Fate.RETURNED if ids in ranked else Fate.DISPLACED
+                rank, score = ranked.get(ids, (rank, score))
                 tree.leaves[ids] = len(tree.nodes)
             elif k in survivors[t]:
                 fate = Fate.FOLLOWED if t + 1 < steps else Fate.GIVEN_UP
@@ -255,10 +243,10 @@ def _tree(
                     step=t,
                     piece=tokenizer.pieces([token])[0],
                     log_prob=float(log_probs[t, k]),
-                    score=returned.score,
+                    score=score,
                     fate=fate,
                     ends_with=ends_with,
-                    rank=returned.rank,
+                    rank=rank,
                     row=row,
                 )
             )

@@ -98,9 +98,10 @@ def _paired(records: TokenisedCorpus, size: int, most: int) -> _Pairs:
     keys, targets, before = [], [], 0
     for row in range(min(len(records), most)):
         source, target = (
-            side.ids[start : start + side.lengths[row] - 1].astype(np.int64)
+            side.ids[side.starts[row] :][: side.lengths[row] - 1].astype(
+                "int64"
+            )
             for side in (records.source, records.target)
-            for start in side.starts[row : row + 1]
         )
         # (S, T): each token of one side with each of the other.
         keys.append((source[:, None] * size + target).ravel())
@@ -145,8 +146,8 @@ def write(
     names[PAD_ID] = ""
     lines = []
     for i in [PAD_ID, *sorted(ids)]:
-        found = " ".join(names[j] for j in candidates[i] if j in ids)
-        lines.append(f"{names[i]}\t{found}\n")
+        listed = " ".join(names[j] for j in candidates[i] if j in ids)
+        lines.append(f"{names[i]}\t{listed}\n")
     files.write_text(pathlib.Path(path), "".join(lines))
 
 
@@ -154,24 +155,21 @@ def read(path: str | os.PathLike, tokenizer: Tokenizer) -> Shortlist:
     """Read the file for a model with this tokenizer."""
     try:
         text = pathlib.Path(path).read_text(encoding="utf-8")
+        if not text:
+            raise ValueError("it is empty")
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        reason = getattr(error, "strerror", None) or error
         raise UserError(
             f"Expected a shortlist in {path}, cannot read it ({reason}); make "
             "one with keras-transformer shortlist."
         ) from None
     names = tokenizer.pieces(range(tokenizer.vocab_size))
     ids = {name: i for i, name in enumerate(names) if i >= SPECIAL} | {"": 0}
-    if not text:
-        raise UserError(
-            f"Expected a shortlist in {path}, found an empty file; make one "
-            "with keras-transformer shortlist."
-        )
     rows: dict[int, list[int]] = {}
     for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
-        piece, tab, found = line.partition("\t")
+        piece, tab, listed = line.partition("\t")
         try:
-            rows[ids[piece]] = [ids[name] for name in found.split(" ")]
+            rows[ids[piece]] = [ids[name] for name in listed.split(" ")]
         except KeyError as error:
             what = f"the piece {error.args[0]!r}" if tab else "no tab"
             raise UserError(

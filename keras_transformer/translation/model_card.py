@@ -113,12 +113,11 @@ class ModelCard:
             known = {field.name for field in dataclasses.fields(cls)}
             # A later version of the package may say more.
             card = cls(**{n: v for n, v in fields.items() if n in known})
+            for one in (card.source_lang, card.target_lang, card.weights):
+                _text(one)
             return dataclasses.replace(
                 card,
-                source_lang=_text(card.source_lang),
-                target_lang=_text(card.target_lang),
-                weights=_text(card.weights),
-                scores=tuple(dict(score) for score in card.scores),
+                scores=tuple(map(dict, card.scores)),
                 search=dict(card.search),
                 examples=tuple(map(_text, card.examples)),
                 operators=tuple(map(_text, card.operators)),
@@ -184,7 +183,7 @@ def _scores(
     run_dir: pathlib.Path, how: Mapping[str, Any]
 ) -> tuple[dict[str, Any], ...]:
     """Read the scores of evaluations with these weights and settings."""
-    found = []
+    scores = []
     folder = run_dir / layout.EVALUATION
     for path in sorted(folder.glob(f"*/{layout.SCORES_FILE}")):
         try:
@@ -194,7 +193,7 @@ def _scores(
             if any(report.get(name) != value for name, value in how.items()):
                 continue
             name, split = _public_name(report["corpus"]), report["split"]
-            found += [
+            scores += [
                 {"corpus": name, "split": split, **score}
                 for score in report["scores"].values()
             ]
@@ -203,7 +202,7 @@ def _scores(
                 "Skipping %s, which cannot be read (%s).",
                 *(path, type(e).__name__),
             )
-    return tuple(found)
+    return tuple(scores)
 
 
 def _alike(search: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,8 +5,9 @@ import re
 
 import pytest
 
-from keras_transformer.commands.command_line import recipes, with_files
+from keras_transformer.commands.command_line import with_files
 from keras_transformer.config import UserError
+from keras_transformer.training.request import recipes
 
 FOLDER = pathlib.Path(__file__).parents[2] / "keras_transformer" / "recipes"
 

@@ -132,7 +132,7 @@ def test_what_is_written_is_read_again(translator, learn, tmp_path):
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("", "found an empty file"),
+        ("", "it is empty"),
         ("e\tn e\ne\tZwölfender\n", "'Zwölfender' in line 2"),
         (None, "No such file"),
     ],
