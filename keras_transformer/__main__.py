@@ -36,9 +36,9 @@ from keras_transformer.settings import nearest
 
 # Each has a module of its name in `commands`, imported only when it is needed.
 VERBS = (
-    *("train", "translate", "score", "evaluate", "shortlist", "distill"),
-    *("backtranslate", "view", "export", "import", "serve"),
-)
+    "train translate score evaluate shortlist distill backtranslate view "
+    "export import serve"
+).split()
 
 
 def _versions() -> str:

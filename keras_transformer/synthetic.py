@@ -226,7 +226,9 @@ def _make(
             logger.warning(
                 "Left out %d of %d texts: blank, translated into nothing, or "
                 "cut by the search, which reads %s tokens.",
-                *(left_out, len(texts), search.max_source_length or "all"),
+                left_out,
+                len(texts),
+                search.max_source_length or "all",
             )
         with files.whole(folder) as made:
             made.mkdir()

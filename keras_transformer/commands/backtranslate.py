@@ -56,10 +56,8 @@ def run(args: argparse.Namespace) -> None:
         sampling=search.sampling,
         **search.kept_by_run(),
     )
-    command_line.say_next(
-        *("train", "--corpus", "FOLDER"),
-        *("--corpus", f"{args.output}:1:<bt>"),
-        *("--source-lang", reverse.config.target_lang),
-        *("--target-lang", reverse.config.source_lang),
-        *("--run-dir", "RUN"),
-    )
+    words = ["train", "--corpus", "FOLDER", "--corpus"]
+    words += [f"{args.output}:1:<bt>", "--run-dir", "RUN"]
+    words += ["--source-lang", reverse.config.target_lang]
+    words += ["--target-lang", reverse.config.source_lang]
+    command_line.say_next(*words)

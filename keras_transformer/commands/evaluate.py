@@ -59,13 +59,11 @@ def run(args: argparse.Namespace) -> None:
     for score in result.scores.values():
         print(f"{score.value:6.2f}  {score.name}  {score.signature}")
     if folder := result.folder:
-        tokenizer = result.bleu.tokenizer
-        command_line.say_next(
-            *sorted(folder.glob("reference*.txt")),
-            *("-i", f"RUN/evaluation/{folder.name}/translation.txt"),
-            folder / "translation.txt",
-            *(() if tokenizer == "13a" else ("--tokenize", tokenizer)),
-            # Of chrF's tests it can write no JSON.
-            *("--metrics", "bleu", "chrf", "--paired-bs", "--format", "text"),
-            program="sacrebleu",
-        )
+        words = [*sorted(folder.glob("reference*.txt")), "-i"]
+        words.append(f"RUN/evaluation/{folder.name}/translation.txt")
+        words.append(folder / "translation.txt")
+        if result.bleu.tokenizer != "13a":
+            words += ["--tokenize", result.bleu.tokenizer]
+        # Of chrF's tests it can write no JSON.
+        words += "--metrics bleu chrf --paired-bs --format text".split()
+        command_line.say_next(*words, program="sacrebleu")

@@ -7,10 +7,7 @@ from keras_transformer.commands import command_line, flags
 from keras_transformer.exporting.serving_kit import EXPORT
 from keras_transformer.runs.weights import WEIGHTS
 
-_OF_EVERY_FORMAT = (
-    *("verb", "parser", "run_dir", "output"),
-    *("format", "precision", "average"),
-)
+_OF_EVERY_FORMAT = "verb parser run_dir output format precision average".split()
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> None:
     run, search = flags.prepare(args)
     with contextlib.ExitStack() as stack:
         pairs, total = text_streams.open_pairs(
-            *(args.source, "--source", args.target, "--target"), stack
+            args.source, "--source", args.target, "--target", stack
         )
         # Before the work, so that an unwritable place shows at once.
         output = stack.enter_context(text_streams.open_output(args.output))

@@ -1,6 +1,5 @@
 """Opens the texts of a command line: files or streams, whole or not at all."""
 
-import argparse
 import contextlib
 import itertools
 import logging
@@ -19,17 +18,6 @@ from keras_transformer.translation.unfinished import Unfinished, unfinished
 _SILENCE = 0.5
 
 logger = logging.getLogger("keras_transformer")
-
-
-def given_text(argument: str) -> str:
-    """Check a text from the command line, as a `type` for argparse."""
-    try:
-        argument.encode()
-    except UnicodeEncodeError:
-        raise argparse.ArgumentTypeError(
-            "expected a text in UTF-8, received other bytes; convert it"
-        ) from None
-    return argument
 
 
 class Pipe:

@@ -43,7 +43,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_parallel_flag(parser)
     add(
         "--prefix",
-        type=text_streams.given_text,
         metavar="TEXT",
         help="the first words of every translation",
     )
@@ -111,9 +110,6 @@ def run(args: argparse.Namespace) -> None:
         rows, total = open_chunks(args, stack)
         # Before the work, so that an unwritable place shows at once.
         output = stack.enter_context(text_streams.open_output(args.output))
-        if total == 1 and not args.split_sentences:
-            # It need not leave a core to others.
-            opened.before_loading = functools.partial(flags.load_tensorflow, 1)
         translator = opened.translator()
         from keras_transformer.translation.text_batches import (
             Batching,
@@ -158,7 +154,7 @@ def open_chunks(
     called = "FILE" if args.file else "--input"
     if args.prefixes:
         pairs, total = text_streams.open_pairs(
-            *(args.input, called, args.prefixes, "--prefixes"), stack
+            args.input, called, args.prefixes, "--prefixes", stack
         )
         return chunks(pairs), total
     if args.file and not os.path.exists(args.file):

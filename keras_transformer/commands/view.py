@@ -20,7 +20,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add(
         "text",
         nargs="+",
-        type=text_streams.given_text,
         metavar="TEXT",
         help="a text of the source language",
     )
@@ -31,7 +30,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--prefix",
-        type=text_streams.given_text,
         metavar="TEXT",
         help="the first words of the translation, as in translate",
     )

@@ -22,7 +22,6 @@ Axes: D model width, V pieces of ours.
 """
 
 import ast
-import json
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
@@ -229,12 +228,9 @@ def _sentencepiece(
     """Return the model that `data` names."""
     name = f"{side}_tokenization"
     config = data.get(name)
-    if isinstance(config, str):
-        try:
-            config = json.loads(config)
-        except (ValueError, RecursionError):  # A file of its own.
-            path = _find(folder, config, name)
-            config = parse_yaml(read_bytes(path), path)
+    if isinstance(config, str):  # A file of its own.
+        path = _find(folder, config, name)
+        config = parse_yaml(read_bytes(path), path)
     if not isinstance(config, dict):
         config = {"type": config}
     kind = config.get("type", "OpenNMTTokenizer")

@@ -168,9 +168,11 @@ def make_card(
         "shortlist": weights.shortlist is not None,
     }
     return ModelCard(
-        *(run.source_lang, run.target_lang, run.preset),
-        _public_name(run.corpus),
-        sum(parameters(each.model) for _, each in runs),
+        source_lang=run.source_lang,
+        target_lang=run.target_lang,
+        preset=run.preset,
+        corpus=_public_name(run.corpus),
+        parameters=sum(parameters(each.model) for _, each in runs),
         weights=weights.identity,
         scores=_scores(run_dir, how),
         shortlist=weights.shortlist is not None,
@@ -198,9 +200,9 @@ def _scores(
                 for score in report["scores"].values()
             ]
         except (OSError, ValueError, AttributeError, KeyError, TypeError) as e:
+            kind = type(e).__name__
             logger.warning(
-                "Skipping %s, which cannot be read (%s).",
-                *(path, type(e).__name__),
+                "Skipping %s, which cannot be read (%s).", path, kind
             )
     return tuple(scores)
 

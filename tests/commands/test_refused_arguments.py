@@ -73,12 +73,6 @@ def test_an_input_that_cannot_be_read_is_an_error(run_dir, tmp_path, capsys):
     assert "can be read as FILE, received" in capsys.readouterr().err
 
 
-def test_an_argument_that_is_not_utf_8_is_refused(run_dir, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        run("view", run_dir, "thé", "--prefix", "th\udce9")
-    assert "expected a text in UTF-8" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -175,7 +175,7 @@ def test_an_attention_over_one_piece_is_no_reason_to_warn(translator):
 
 
 def test_what_cannot_be_explained_is_said_in_a_sentence(translator):
-    with pytest.raises(ValueError, match="one text"):
+    with pytest.raises(ValueError, match="`text` to be text"):
         translator.explain([TEXT])
     with pytest.raises(ValueError, match="`hypothesis` must be from -1 to 0"):
         translator.explain("").attention(1)
