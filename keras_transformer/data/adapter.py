@@ -84,7 +84,7 @@ class TokenizerAdapter(tf.Module):
                 "from what fills its row; give another `pad_id`."
             )
         blank = tuple(self.tokenize([""]).values.numpy().tolist())
-        self.ids = SpecialIds(*ids.values(), blank)
+        self.ids = SpecialIds(**ids, blank=blank)
         names = "vocab_size", "get_vocab_size", "vocabulary_size"
         self.vocab_size = _number(target, *names)
         self.target = types.SimpleNamespace(tokenize=self._tokenize_target)

@@ -166,8 +166,9 @@ class Inspection:
                     self._met.add(source)
                 both = f"{source}\n{target}"
                 if _SUSPECT.search(both):
-                    of_pair = {x.lastgroup: x[0] for x in _LEFT.finditer(both)}
-                    self._leftovers.update(of_pair.keys())
+                    found = _LEFT.finditer(both)
+                    of_pair = {str(x.lastgroup): x[0] for x in found}
+                    self._leftovers.update([*of_pair])
                     self._examples = {**of_pair, **self._examples}
             yield pair
 

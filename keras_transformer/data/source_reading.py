@@ -104,8 +104,9 @@ def _meanings() -> dict[str, str]:
     for character in map(chr, range(0x30000)):
         is_form = unicodedata.decomposition(character).startswith("<")
         if is_form or is_singleton(character):
-            form = "NFKC" if is_form else "NFC"
-            plain = unicodedata.normalize(form, character)
+            plain = unicodedata.normalize(
+                "NFKC" if is_form else "NFC", character
+            )
             if unicodedata.category(character) == "Zs":
                 plain = " "
             elif "⁄" in plain:
