@@ -50,11 +50,6 @@ def test_any_text_gets_the_ids_of_the_operator(tokenizer, texts):
     assert_same(tokenizer, ["a", *texts])
 
 
-def test_a_text_that_holds_the_mark_of_an_end_is_one_text(tokenizer):
-    texts = ["one \n two", "\n", "three\n", " \n ", "four"]
-    assert_same(tokenizer, texts)
-
-
 def test_words_beyond_the_memory_get_the_same_ids(tokenizer, monkeypatch):
     monkeypatch.setattr(sentencepiece_file, "MOST_WORDS", 3)
     monkeypatch.setattr(sentencepiece_file, "LONGEST_WORD", 2)

@@ -4,7 +4,6 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
-from playwright.sync_api import expect
 from random_explanations import END, make_explanation
 from viewer_handling import NEAR, arrays, choose, head, numbers, quantised
 
@@ -107,13 +106,6 @@ def test_the_tree_has_every_node_and_folds_the_pruned(page, explanation):
     assert page.locator(".node").count() == len(nodes) - pruned
 
 
-FOCUS = """() => {
-  const { activeElement } = document.querySelector(
-    ".keras-transformer-viewer").shadowRoot;
-  return activeElement && activeElement.innerText;
-}"""
-
-
 @pytest.fixture
 def tall(opened, explanation):
     """The page in a window that shows all of it: no view waits for its turn."""
@@ -174,28 +166,6 @@ def test_a_word_is_marked_by_any_of_its_pieces(tall):
     strip(tall, 2).nth(3).hover()  # "s" of "▁cost", "s".
     assert hovered(tall, "Translation") == ["costs"]
     assert hovered(tall, "Step by step") == ["▁cost", "s"]
-
-
-def test_the_focus_stays_where_enter_was_pressed(tall, explanation):
-    piece = strip(tall, 1).nth(1)
-    strip(tall, 1).first.focus()
-    tall.keyboard.press("ArrowRight")
-    tall.keyboard.press("Enter")
-    expect(piece).to_have_attribute("aria-current", "step")
-    assert tall.evaluate(FOCUS) == piece.inner_text()
-    row = tall.locator(".hypotheses tbody button").nth(1)
-    row.focus()
-    tall.keyboard.press("Enter")
-    expect(row).to_have_attribute("aria-pressed", "true")
-    assert tall.evaluate(FOCUS) == row.inner_text()
-    weighed = tall.locator(".beam tbody button").nth(2)
-    weighed.focus()
-    text = weighed.inner_text()
-    tall.keyboard.press("Enter")
-    expect(tall.locator(".beam tbody tr").nth(2)).to_have_attribute(
-        "aria-current", "true"
-    )
-    assert tall.evaluate(FOCUS) == text
 
 
 def test_a_darker_pixel_is_a_larger_weight(page, explanation):
