@@ -132,7 +132,13 @@ class TokenisedCorpus:
             partial.mkdir()
             header = _write(partial, pairs, tokenizer, max_length, progress)
             (partial / RECORDS_FILE).write_text(files.to_json(header))
-        return cls.load(directory)
+        return cls._open(directory, header)
+
+    @classmethod
+    def _open(cls, folder: pathlib.Path, header: dict) -> "TokenisedCorpus":
+        dtype = header["dtype"]
+        sides = (Side.load(folder / x, dtype) for x in ("source", "target"))
+        return cls(*sides, header["dropped"], header["empty"])
 
     @classmethod
     def load(cls, directory: str | os.PathLike) -> "TokenisedCorpus":
@@ -148,12 +154,7 @@ class TokenisedCorpus:
                 f"Expected token records in {directory}, found none or not as "
                 f"they were written ({error}); restore or remove them."
             ) from None
-        return cls(
-            Side.load(directory / "source", header["dtype"]),
-            Side.load(directory / "target", header["dtype"]),
-            header["dropped"],
-            header["empty"],
-        )
+        return cls._open(directory, header)
 
     def in_memory(self) -> "TokenisedCorpus":
         """Copy what is needed into memory."""
