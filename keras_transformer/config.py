@@ -279,6 +279,11 @@ class TrainingConfig:
         "Keras's dtype policy",
         choices=("float32", "mixed_bfloat16", "mixed_float16"),
     )
+    accumulate: int = setting(
+        1,
+        "micro-batches into which a replica splits its share of a batch",
+        may_change=True,
+    )
     seed: int = setting(
         1, "fixes weights, data order and dropout", within=f"[0, {2**32})"
     )

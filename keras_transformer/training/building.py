@@ -39,7 +39,7 @@ def build_model(session: Session) -> Transformer:
         # Sections 5.3 and 5.4.
         optimizer=Adam(schedule_of(run), beta_1=0.9, beta_2=0.98, epsilon=1e-9),
         loss=SmoothedCrossEntropy(recipe.label_smoothing),
-        accumulate=session.accumulate,
+        accumulate=recipe.accumulate,
     )
     model.optimizer.build(model.trainable_variables)
     return model
@@ -73,37 +73,22 @@ def restore_model(
     run, run_dir = session.run, session.run_dir
     with strategy.scope():
         model = build_model(session)
-        is_chief = workers.is_chief(strategy)
-        if not is_chief:  # Until the chief has set damaged ones aside.
-            workers.meet(strategy)
-        start = checkpoints.restore_checkpoint(run_dir, model)
-        if is_chief:
-            workers.meet(strategy)
+        with workers.chief_first(strategy):  # It sets damaged ones aside.
+            start = checkpoints.restore_checkpoint(run_dir, model)
         if run.initial and not start.step:
             vocabulary = load_vocabulary(run_dir)
             initial = _begin_with(model, run.initial["run_dir"], vocabulary)
             run = dataclasses.replace(run, initial=initial)
-            session = dataclasses.replace(session, run=run)
-            if is_chief:
+            if workers.is_chief(strategy):
                 run.save(run_dir)
-    if workers.are_several(strategy):
-        alike = shared_by_workers(session, plan)
-        workers.check_alike(strategy, start.step, alike)
+    workers.check_alike(
+        strategy,
+        update=start.step,
+        steps=run.training.steps,
+        batches=plan.checksum(),
+        weights=run.initial and run.initial["weights"],
+    )
     return model, start
-
-
-def shared_by_workers(session: Session, plan: BatchPlan) -> dict[str, Any]:
-    """Collect what must be the same on every worker; paths may differ."""
-    run = session.run
-    return {
-        **dataclasses.asdict(run.model),
-        **dataclasses.asdict(run.training),
-        **run.search.kept_by_run(),
-        "minutes": session.minutes,
-        "vocabulary": run.vocabulary,
-        "plan of the batches": plan.checksum(),
-        "initial weights": run.initial and run.initial["weights"],
-    }
 
 
 def _begin_with(

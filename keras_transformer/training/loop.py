@@ -1,14 +1,12 @@
 """Trains a run: prepare, restore, take the steps, finish.
 
-The chief does all of it; other workers take part only in the steps. All share
-the run directory.
+All workers take the same steps, in one loop. The first one, the chief, also
+prepares the run directory, validates, and alone writes.
 """
 
 import contextlib
 import dataclasses
-import functools
 import logging
-import pathlib
 import resource
 import signal
 import threading
@@ -24,28 +22,32 @@ from keras_transformer import keras_internals
 from keras_transformer.config import UserError
 from keras_transformer.data import batching
 from keras_transformer.data.batch_plan import BatchPlan
-from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.machine import devices, exhaustion
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging, checkpoints, history, layout
 from keras_transformer.runs.checkpoints import Progress
-from keras_transformer.runs.run_config import RunConfig, load_vocabulary
+from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import workers
 from keras_transformer.training.building import (
     local_copy,
-    plan_batches,
     restore_model,
     schedule_of,
     warn_of_warm_up,
 )
 from keras_transformer.training.display import Guard, TrainingDisplay
-from keras_transformer.training.preparation import check_beginning, prepare
-from keras_transformer.training.request import Session, session_of_begun
+from keras_transformer.training.preparation import (
+    check_beginning,
+    prepare,
+    read_prepared,
+)
+from keras_transformer.training.request import Session
 from keras_transformer.training.validation import Patience, Validation
 
-# One training at a time, since it sets the process's seeds.
+# A training sets the process's seeds, so another thread's waits for its end.
 _training = threading.Lock()
+# Several workers ask each other so seldom whether to stop, in updates.
+STOP_EVERY = 10
 
 logger = logging.getLogger("keras_transformer")
 
@@ -62,51 +64,34 @@ class Training:
     plan: BatchPlan
     model: Transformer
     start: Progress
+    patience: Patience
 
     @property
     def run(self) -> RunConfig:
         """The configuration of the run."""
         return self.session.run
 
-    @property
-    def run_dir(self) -> pathlib.Path:
-        """The run directory."""
-        return self.session.run_dir
+    def limits(self) -> list[str]:
+        """Name the settings that let it take no more step."""
+        recipe, start = self.run.training, self.start
+        minutes, target = self.session.minutes, recipe.target_bleu
+        bleu = (start.figures or {}).get("bleu", -1.0)
+        reached = {
+            "steps": start.step >= recipe.steps,
+            "minutes": minutes and start.seconds >= 60 * minutes,
+            "target_bleu": target is not None and bleu >= target,
+            "patience": self.patience.is_over,
+        }
+        return [name for name, is_reached in reached.items() if is_reached]
 
-    @functools.cached_property
-    def patience(self) -> Patience:
-        """Counts validations; never over without the setting `patience`."""
-        return Patience(self.run.training, self.start.standing)
-
-    def vote_finished(self) -> bool:
-        """Return whether there is nothing left to train, for any worker.
-
-        All workers must ask, before the chief changes the history.
-        """
-        finished = self.is_at_limit or self.patience.is_over
-        vote = workers.vote_of(self.model.distribute_strategy)
-        return vote(finished) if vote else finished
-
-    @property
-    def is_at_limit(self) -> bool:
-        """Tell whether it has reached its steps, minutes or target BLEU."""
-        minutes, recipe = self.session.minutes, self.run.training
-        if minutes and self.start.seconds >= 60 * minutes:
-            return True
-        if self.start.step >= recipe.steps:
-            return True
-        found = (self.start.figures or {}).get("bleu", -1.0)
-        return recipe.target_bleu is not None and found >= recipe.target_bleu
-
-    @functools.cached_property
     def lacks_validation(self) -> bool:
-        """Whether a kill came between a checkpoint and its validation."""
+        """Tell whether a kill came between a checkpoint and its validation."""
         step = self.start.step
         # `result.json` is written only after the last validation.
-        if not step or averaging.final_result(self.run_dir):
+        if not step or averaging.final_result(self.session.run_dir):
             return False
         is_due = step % self.run.training.validation_steps == 0
-        return (is_due or self.is_at_limit) and self.start.figures is None
+        return self.start.figures is None and bool(is_due or self.limits())
 
 
 @dataclasses.dataclass(eq=False)
@@ -120,7 +105,7 @@ class Stop:
     """
 
     minutes: float | None = None  # Of training in all; None for no limit.
-    wanted: bool = False  # Set to end as if time were up, also on others.
+    wanted: bool = False  # Set to end as if time were up.
 
     def __post_init__(self) -> None:
         # What was received; SIGTERM also stands for the end of another worker.
@@ -167,8 +152,19 @@ def train(session: Session) -> None:
         return
     devices.let_memory_grow()
     devices.log_devices()
-    with exhaustion.explained(session.less_memory, session.run_dir):
-        stopped = _train_on_workers(session)
+    with _training, exhaustion.explained(session.less_memory, session.run_dir):
+        strategy = workers.make_strategy(session.strategy)
+        held = contextlib.nullcontext()
+        if workers.is_chief(strategy):
+            check_beginning(session)
+            held = layout.only_writer(session.run_dir)
+        with (
+            held,
+            workers.lost_worker_told(strategy),
+            keras_internals.gradients_forgotten(),
+        ):
+            stopped = _train(session, strategy)
+            workers.end_together(strategy)
     if stopped == signal.SIGINT:
         raise KeyboardInterrupt
     if stopped:
@@ -194,143 +190,82 @@ def _say_it_is_over(session: Session) -> None:
     logger.info(said)
 
 
-def _train_on_workers(session: Session) -> signal.Signals | None:
-    """Train as the chief or beside it; return the signal that ended it."""
-    if isinstance(session.tokenizer, Tokenizer) and workers.count_workers() > 1:
-        raise UserError(
-            "Expected the path of a vocabulary where there are several "
-            "workers, which must meet before TensorFlow computes anything; "
-            "save the tokenizer and pass its file."
-        )
-    strategy = workers.make_strategy(session.strategy)
-    with (
-        _only_training(),
-        workers.lost_worker_told(strategy),
-        keras_internals.gradients_forgotten(),
-    ):
-        if workers.is_chief(strategy):
-            check_beginning(session)
-            with layout.only_writer(session.run_dir):
-                stopped = _train(session, strategy)
-        else:
-            stopped = _train_beside_chief(session, strategy)
-        workers.end_together(strategy)
-    return stopped
-
-
 def _train(
     session: Session, strategy: tf.distribute.Strategy
 ) -> signal.Signals | None:
-    """Train on this machine, or as the chief of several."""
-    run_dir = session.run_dir
-    run, tokenizer, plan, batches, watched = prepare(session)
+    """Prepare, restore, train and finish; return the signal that ended it."""
+    is_chief = workers.is_chief(strategy)
+    with workers.chief_first(strategy):
+        prepared = (prepare if is_chief else read_prepared)(session)
+    run, tokenizer, plan = prepared.run, prepared.tokenizer, prepared.plan
     session = dataclasses.replace(session, run=run)
-    workers.meet(strategy)  # The others now read the files.
-    restored = restore_model(session, plan, strategy)
+    if not is_chief:
+        session = dataclasses.replace(session, minutes=None, callbacks=())
+    model, start = restore_model(session, plan, strategy)
     for side in {tokenizer, tokenizer.target}:
         # `build_model` has set the seed, which unloads these operators.
         side.load_operator()
-    training = Training(session, tokenizer, plan, *restored)
-    finished = training.vote_finished()
-    _describe_finished(training) if finished else _describe(training)
-    model = training.model
-    measured = local_copy(run) if workers.are_several(strategy) else model
-    validation = Validation(
-        *(run_dir, run, measured, tokenizer, batches, watched),
-        training.patience,
-    )
-    if training.lacks_validation or not finished:
-        stopped = _fit(training, validation, finished)
-        if stopped:
-            logger.info("Stopped; the same command goes on from here.")
-            return stopped
-    validation.finish(model.get_weights())
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    logger.info("Peak memory: %.1f GB.", peak)
-    return None
+    patience = Patience(run.training, start.standing)
+    training = Training(session, tokenizer, plan, model, start, patience)
+    _describe(training)
+    is_finished = workers.any_wishes(strategy, bool(training.limits()))
+    lacks_validation = is_chief and training.lacks_validation()
+    stop, writing = Stop(session.minutes), contextlib.nullcontext()
+    if is_chief:
+        several = workers.are_several(strategy)
+        validation = Validation(
+            *(session.run_dir, run, local_copy(run) if several else model),
+            *(tokenizer, prepared.validation, prepared.watched, patience),
+        )
+        if lacks_validation or not is_finished:
+            writing = contextlib.closing(Writer(training, validation, stop))
+    with stop.listening(), writing as writer:
+        if lacks_validation:
+            writer.validate(start)
+        if not is_finished:
+            _take_steps(training, stop, writer)
+    if is_chief and stop.signal:
+        logger.info("Stopped; the same command goes on from here.")
+    elif is_chief:
+        validation.finish(model.get_weights())
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        logger.info("Peak memory: %.1f GB.", peak)
+    return stop.signal
 
 
 def _describe(training: Training) -> None:
-    """Log the model and the update to resume after."""
+    """Log the model and where it begins, or what would let it go on."""
+    start, limits = training.start, training.limits()
+    if limits:
+        higher = " and ".join(f"`{name}`" for name in limits)
+        logger.info(
+            "%s is finished: %d updates in %.1f minutes. It goes on with a "
+            "higher %s.",
+            *(training.session.run_dir, start.step, start.seconds / 60),
+            higher,
+        )
+        return
     replicas = training.model.distribute_strategy.num_replicas_in_sync
     logger.info(
         "%s: %s parameters, %d replica%s.",
         *(training.run.preset, f"{training.model.count_params():,}"),
         *(replicas, "s" if replicas > 1 else ""),
     )
-    if training.start.step:
-        logger.info("Resuming after update %d.", training.start.step)
+    if start.step:
+        logger.info("Resuming after update %d.", start.step)
     warn_of_warm_up(training.run.training, training.run.training.steps)
 
 
-def _describe_finished(training: Training) -> None:
-    """Log what would let a finished training go on."""
-    start, patience = training.start, training.patience
-    way = "More `steps` or `minutes`"
-    if patience.is_over:
-        more = "more `steps` or `minutes` and " if training.is_at_limit else ""
-        way = f"{patience.reason()}; {more}a larger `patience`"
-    logger.info(
-        "%s is finished: %d updates in %.1f minutes. %s would go on.",
-        *(training.run_dir, start.step, start.seconds / 60, way),
-    )
-
-
-def _train_beside_chief(
-    session: Session, strategy: tf.distribute.Strategy
-) -> signal.Signals | None:
-    """Train as a worker that is not the chief, and write nothing."""
-    workers.meet(strategy)  # The chief has prepared the run directory.
-    run_dir = session.run_dir
-    workers.wait_for_file(run_dir / layout.CONFIG_FILE)
-    session = session_of_begun(RunConfig.load(run_dir), session)
-    run = session.run
-    records = TokenisedCorpus.load(run_dir / layout.RECORDS / run.train_split)
-    tokenizer = load_vocabulary(run_dir)
-    plan = plan_batches(records, run.training)
-    restored = restore_model(session, plan, strategy)
-    training = Training(session, tokenizer, plan, *restored)
-    if training.vote_finished():
-        return None
-    stop = Stop()  # Only the chief looks at the clock.
-    with stop.listening():
-        _take_steps(training, stop)
-    return stop.signal
-
-
-def _fit(
-    training: Training, validation: Validation, finished: bool
-) -> signal.Signals | None:
-    """Train to the end; return the signal that came before it, or None."""
-    stop = Stop(training.session.minutes)
-    several = workers.are_several(training.model.distribute_strategy)
-    writer = Writer(training, validation, stop)
-    with contextlib.closing(writer), stop.listening():
-        if training.lacks_validation:
-            writer.validate(training.start)
-        stop.wanted = stop.wanted or stop.signal is not None
-        # Other workers hear of the end only in a step's vote.
-        if not finished and (several or not stop.wanted):
-            _take_steps(training, stop, writer)
-    return stop.signal
-
-
 def _take_steps(
-    training: Training, stop: Stop, writer: "Writer | None" = None
+    training: Training, stop: Stop, writer: "Writer | None"
 ) -> None:
-    """Train until the last update, or until something ends it sooner.
-
-    Where there are several workers, each tells in the vote after a step
-    whether it wants to end, and all end with the step that follows the wish.
-    """
+    """Train until the last update, or until a worker wants to stop sooner."""
     model, now = training.model, training.start
-    left = training.run.training.steps - now.step
-    strategy = model.distribute_strategy
-    stream = iter(
-        workers.share_rows(strategy, batching.stream(training.plan, now.step))
-    )
-    vote = workers.vote_of(strategy)
-    callbacks = [*training.session.callbacks] if writer else []
+    recipe, strategy = training.run.training, model.distribute_strategy
+    left = recipe.steps - now.step
+    stream = batching.stream(training.plan, now.step)
+    stream = iter(workers.share_rows(strategy, stream))
+    callbacks = [*training.session.callbacks]
     theirs = keras.callbacks.CallbackList(
         callbacks, model=model, verbose=0, epochs=1, steps=left
     )
@@ -340,28 +275,32 @@ def _take_steps(
     model.stop_training = False
     model.make_train_function()
     model.reset_metrics()
-    began, logs, agreed = time.monotonic(), {}, False
+    began, logs = time.monotonic(), {}
     theirs.on_train_begin()
     theirs.on_epoch_begin(0)
     for batch in range(left):
+        # Together, so that no worker waits for one that has left the loop.
+        may_stop = (
+            not workers.are_several(strategy)
+            or now.step % STOP_EVERY == 0
+            or now.step % recipe.validation_steps == 0
+        )
+        wish = stop.is_due(now) or model.stop_training
+        if may_stop and workers.any_wishes(strategy, wish):
+            if not wish:
+                logger.info("Another worker was asked to end: ending with it.")
+                stop.signal = signal.SIGTERM
+            break
         theirs.on_train_batch_begin(batch)
         logs = model.train_function(stream)
         seconds = training.start.seconds + time.monotonic() - began
         now = Progress(now.step + 1, seconds)
-        if vote:
-            agreed = vote(stop.wanted)
-            if agreed and not stop.is_due(now):
-                logger.info("Another worker was asked to end: ending with it.")
-                stop.signal = signal.SIGTERM
         if writer:
             writer.after_step(now, logs)
         if look_at_steps:
             theirs.on_train_batch_end(batch, logs)
-        stop.wanted = stop.is_due(now) or model.stop_training
-        if agreed if vote else stop.wanted:
-            break
     theirs.on_epoch_end(0, logs)
-    if writer:
+    if writer and now.step > training.start.step:
         writer.at_end(now)
     theirs.on_train_end(logs)
 
@@ -388,7 +327,7 @@ class Writer:
     def __init__(
         self, training: Training, validation: Validation, stop: Stop
     ) -> None:
-        run, run_dir = training.run, training.run_dir
+        run, run_dir = training.run, training.session.run_dir
         model, start = training.model, training.start
         self.model, self.run_dir, self.stop = model, run_dir, stop
         self.recipe, self.saved = run.training, start
@@ -455,18 +394,3 @@ class Writer:
         """Leave the terminal and the files as they should be."""
         self.display.bar.stop()
         self.history.close()
-
-
-@contextlib.contextmanager
-def _only_training() -> Iterator[None]:
-    """Keep another thread's training from using the same seeds."""
-    if not _training.acquire(blocking=False):
-        raise UserError(
-            "Expected one training at a time in a process, since it sets the "
-            "process's seeds, received a second one; wait until the first "
-            "ends, or start another process."
-        )
-    try:
-        yield
-    finally:
-        _training.release()

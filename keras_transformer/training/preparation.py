@@ -6,6 +6,7 @@ import json
 import logging
 import pathlib
 import random
+import time
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -51,7 +52,7 @@ class Prepared(NamedTuple):
     run: RunConfig  # Completed from the text.
     tokenizer: Tokenizer
     plan: BatchPlan
-    validation: tf.data.Dataset
+    validation: tf.data.Dataset | None  # The chief's, as `watched`.
     watched: list[Pair]  # Decoded for BLEU.
 
 
@@ -85,6 +86,25 @@ def prepare(session: Session) -> Prepared:
     watched = _watched(run, session)
     run.save(run_dir)
     return Prepared(run, tokenizer, plan, batches, watched)
+
+
+def read_prepared(session: Session) -> Prepared:
+    """Read, as another worker, what the chief has prepared."""
+    run_dir = session.run_dir
+    for _ in range(300):  # A shared folder may show it late.
+        if (run_dir / layout.CONFIG_FILE).exists():
+            break
+        time.sleep(0.2)
+    else:
+        raise UserError(
+            f"Expected the chief's {layout.CONFIG_FILE} in {run_dir} within a "
+            "minute, found none; `run_dir` must be on a file system that all "
+            "workers share."
+        )
+    run = RunConfig.load(run_dir)
+    records = TokenisedCorpus.load(run_dir / layout.RECORDS / run.train_split)
+    plan = plan_batches(records, run.training)
+    return Prepared(run, load_vocabulary(run_dir, run), plan, None, [])
 
 
 def check_beginning(session: Session) -> None:

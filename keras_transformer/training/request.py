@@ -50,10 +50,10 @@ ENOUGH_FOR_BASE = 100_000
 class Session:
     """A training as it was asked for, and what that makes of it.
 
-    A later session may choose `minutes`, `strategy`, `accumulate`, `callbacks`
-    and the settings that may change, such as `steps`, anew. Every update has
-    the same batch and learning rate. Another `strategy` or `accumulate` changes
-    the draws of dropout and the rounding of sums.
+    A later session may choose `minutes`, `strategy`, `callbacks` and the
+    settings that may change, such as `steps`, anew. Every update has the same
+    batch and learning rate. Another `strategy` or `accumulate` changes the
+    draws of dropout and the rounding of sums.
 
     The `settings` are those given of the model, its training and its search;
     `run` is what they make of it or, of a begun run, its `config.json` with
@@ -127,10 +127,6 @@ class Session:
         "machine, multiworker: all workers in TF_CONFIG)",
         choices=("auto", "none", "mirrored", "multiworker"),
     )
-    accumulate: int = setting(
-        1,
-        "micro-batches into which a replica splits its share of a batch",
-    )
     callbacks: Sequence[Any] = setting(
         (),
         "Keras callbacks, called after the package's own, on the first worker "
@@ -161,10 +157,11 @@ class Session:
     @property
     def less_memory(self) -> str:
         """Advise on saving memory, as the end of a sentence."""
+        more = 2 * self.run.training.accumulate
         return (
-            f"the same again with `accumulate` {2 * self.accumulate} halves "
-            "the memory of activations and leaves the batches as they are; a "
-            "smaller `batch_tokens` needs another `run_dir`"
+            f"the same again with `accumulate` {more} halves the memory of "
+            "activations and leaves the batches as they are; a smaller "
+            "`batch_tokens` needs another `run_dir`"
         )
 
 

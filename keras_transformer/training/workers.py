@@ -1,8 +1,9 @@
 """Places the replicas: on one device, one machine, or several machines.
 
-Every machine runs the same command with the same arguments and its own
-`TF_CONFIG`. The run directory is on a file system that all share. Only the
-chief, the first worker, writes.
+Every machine runs the same command with its own `TF_CONFIG`. The run directory
+is on a file system that all share: the first worker, the chief, alone writes
+there, and the others read what it has prepared. If one is lost, the others end;
+started again, all resume from the last checkpoint.
 """
 
 import contextlib
@@ -11,20 +12,19 @@ import functools
 import json
 import logging
 import os
-import pathlib
 import re
 import signal
 import socket
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from keras_transformer.config import JobError, UserError
 from keras_transformer.machine import extras
-from keras_transformer.replicas import local_values, sum_over_replicas
+from keras_transformer.replicas import local_values
 
 JOBS = ("chief", "worker")  # In the order of the workers.
 PATIENCE = 10.0  # Seconds between two reports on missing workers.
@@ -32,123 +32,6 @@ EXAMPLE = (
     '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, '
     '"task": {"type": "worker", "index": 0}}'
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Cluster:
-    """The workers of a training, as `TF_CONFIG` lists them, chief first."""
-
-    tasks: tuple[tuple[str, int], ...]  # Such as `("worker", 0)`.
-    addresses: tuple[str, ...]  # `host:port`
-    index: int  # Of this process among them.
-
-    @classmethod
-    def from_tf_config(cls, text: str) -> "Cluster":
-        """Read `TF_CONFIG`, and refuse one that has no place for us."""
-        try:
-            fields = json.loads(text)
-            jobs = {job: [*found] for job, found in fields["cluster"].items()}
-            task = fields["task"]["type"], fields["task"]["index"]
-        except (ValueError, TypeError, KeyError, AttributeError):
-            raise _wrong("a cluster and a task", f"{text[:60]!r}") from None
-        if jobs.keys() - {*JOBS} or len(jobs.get("chief", [])) > 1:
-            raise _wrong("workers and at most one chief", f"{jobs}")
-        tasks = tuple((x, i) for x in JOBS for i in range(len(jobs.get(x, []))))
-        addresses = [address for x in JOBS for address in jobs.get(x, [])]
-        for address in addresses:
-            if not _is_address(address):
-                raise _wrong("addresses of the form host:port", address)
-            if addresses.count(address) > 1:
-                raise _wrong("an address for each worker", f"{address} twice")
-        if task not in tasks:
-            raise _wrong("the task to be one of the cluster's", f"{task}")
-        return cls(tasks, tuple(addresses), tasks.index(task))
-
-    def describe(self, index: int) -> str:
-        """Name a worker and its address."""
-        job, number = self.tasks[index]
-        return f"{job} {number} at {self.addresses[index]}"
-
-    def gather(self, report: Callable[[str], None]) -> None:
-        """Wait for every other worker; now and then `report` those missing.
-
-        TensorFlow's own wait ignores signals and blocks other threads.
-        """
-        missing = [i for i in range(len(self.tasks)) if i != self.index]
-        spoke = time.monotonic()
-        with self._listen() as listener:
-            while missing := [
-                i for i in missing if not _answers(self.addresses[i])
-            ]:
-                if time.monotonic() - spoke >= PATIENCE:
-                    report(", ".join(map(self.describe, missing)))
-                    spoke = time.monotonic()
-                _let_in(listener)
-
-    def _listen(self) -> socket.socket:
-        """Open the socket at which the others find this worker."""
-        address = self.addresses[self.index]
-        host, port = address.rsplit(":", 1)
-        both = socket.has_dualstack_ipv6()
-        try:
-            socket.getaddrinfo(host, port)
-            return socket.create_server(
-                ("", int(port)),
-                family=socket.AF_INET6 if both else socket.AF_INET,
-                dualstack_ipv6=both,
-            )
-        except socket.gaierror:
-            raise UserError(
-                f"TF_CONFIG says that this worker is at {address}, but "
-                f"{host} is not known here; fix the name or the task's index."
-            ) from None
-        except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else error
-            raise UserError(
-                f"TF_CONFIG says that this worker listens at {address}, but "
-                f"it cannot ({reason}); end the process that uses the port, or "
-                "choose another one."
-            ) from None
-
-
-def count_workers() -> int:
-    """Count the workers that `TF_CONFIG` lists; 1 if it lists none."""
-    text = os.environ.get("TF_CONFIG", "")
-    return len(Cluster.from_tf_config(text).tasks) if text else 1
-
-
-def _wrong(expected: str, received: str) -> UserError:
-    return UserError(
-        f"Expected in TF_CONFIG {expected}, received {received}; it looks "
-        f"like {EXAMPLE}."
-    )
-
-
-def _is_address(address: object) -> bool:
-    if not isinstance(address, str):
-        return False
-    host, _, port = address.rpartition(":")
-    return bool(host) and port.isdecimal() and 0 < int(port) < 2**16
-
-
-def _answers(address: str) -> bool:
-    host, port = address.rsplit(":", 1)
-    try:
-        with socket.create_connection((host, int(port)), timeout=3):
-            return True
-    except OSError:
-        return False
-
-
-def _let_in(listener: socket.socket) -> None:
-    """Accept connections for a second, or they would fill the queue."""
-    until = time.monotonic() + 1.0
-    while (left := until - time.monotonic()) > 0:
-        listener.settimeout(left)
-        with contextlib.suppress(TimeoutError):
-            listener.accept()[0].close()
-
-
 # TensorFlow's errors if another worker has gone.
 _LOST = (
     tf.errors.AbortedError,
@@ -161,6 +44,88 @@ _LOST = (
 logger = logging.getLogger("keras_transformer")
 
 
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """The workers of a training, as `TF_CONFIG` lists them, chief first."""
+
+    addresses: dict[tuple[str, int], str]  # `host:port` by task.
+    own: tuple[str, int]  # The task of this process, such as `("worker", 0)`.
+
+    @classmethod
+    def from_tf_config(cls, text: str) -> "Cluster":
+        """Read `TF_CONFIG`, and refuse one that has no place for us."""
+        try:
+            fields = json.loads(text)
+            addresses = {
+                (job, i): address
+                for job in JOBS
+                for i, address in enumerate(fields["cluster"].get(job, []))
+            }
+            own = fields["task"]["type"], fields["task"]["index"]
+            known = [re.fullmatch(r".+:\d+", x)[0] for x in addresses.values()]  # type: ignore[index]
+        except (ValueError, TypeError, KeyError, AttributeError):
+            own, known, addresses = ("", 0), [], {}
+        if own not in addresses or len({*known}) < len(known):
+            raise UserError(
+                "Expected TF_CONFIG to list an address, host:port, for each "
+                "worker and at most one chief, and to name one of them as the "
+                f"task, received {text!r}; it looks like {EXAMPLE}."
+            )
+        return cls(addresses, own)
+
+    def describe(self, task: tuple[str, int]) -> str:
+        """Name a worker and its address."""
+        return f"{task[0]} {task[1]} at {self.addresses[task]}"
+
+    def gather(self) -> None:
+        """Wait for every other worker; log now and then who is missing.
+
+        TensorFlow's own wait ignores signals and blocks other threads.
+        """
+        missing = [task for task in self.addresses if task != self.own]
+        spoke = time.monotonic()
+        with self._listen() as listener:
+            while missing := [
+                task for task in missing if not _answers(self.addresses[task])
+            ]:
+                if time.monotonic() - spoke >= PATIENCE:
+                    names = ", ".join(map(self.describe, missing))
+                    logger.info("Waiting for %s.", names)
+                    spoke = time.monotonic()
+                # Others look for us: connections would fill the queue.
+                until = time.monotonic() + 1.0
+                while (left := until - time.monotonic()) > 0:
+                    listener.settimeout(left)
+                    with contextlib.suppress(TimeoutError):
+                        listener.accept()[0].close()
+
+    def _listen(self) -> socket.socket:
+        """Open the socket at which the others find this worker."""
+        port = int(self.addresses[self.own].rpartition(":")[2])
+        both = socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if both else socket.AF_INET
+        try:
+            return socket.create_server(
+                ("", port), family=family, dualstack_ipv6=both
+            )
+        except (OSError, OverflowError) as error:
+            raise UserError(
+                f"TF_CONFIG says that this is {self.describe(self.own)}, "
+                f"where it cannot listen ({error}); choose a free port, or end "
+                "the process that uses this one."
+            ) from None
+
+
+def _answers(address: str) -> bool:
+    """Return whether a process accepts connections at `host:port`."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=3):
+            return True
+    except OSError:
+        return False
+
+
 def make_strategy(name: str) -> tf.distribute.Strategy:
     """Choose the place of the replicas, and wait for other workers, if any.
 
@@ -170,15 +135,10 @@ def make_strategy(name: str) -> tf.distribute.Strategy:
     """
     extras.check_keras()
     text = os.environ.get("TF_CONFIG", "")
-    if name == "multiworker" and not text:
-        raise UserError(
-            "Expected TF_CONFIG to list the workers for `strategy` "
-            f"multiworker, found it empty; it looks like {EXAMPLE}."
-        )
     if name == "multiworker" or (name == "auto" and text):
         cluster = Cluster.from_tf_config(text)
-        if len(cluster.tasks) > 1:
-            return _join(cluster)
+        if len(cluster.addresses) > 1:
+            return _join(text)
         name = "auto"
     gpus = tf.config.list_logical_devices("GPU")
     if name == "mirrored" or (name == "auto" and len(gpus) > 1):
@@ -194,14 +154,12 @@ def _mirrored() -> tf.distribute.Strategy:
 
 
 @functools.cache
-def _join(cluster: Cluster) -> tf.distribute.Strategy:
+def _join(text: str) -> tf.distribute.Strategy:
     """Join the other workers."""
-    logger.info(
-        "This is %s, of %d workers.",
-        cluster.describe(cluster.index),
-        len(cluster.tasks),
-    )
-    cluster.gather(lambda missing: logger.info("Waiting for %s.", missing))
+    cluster = Cluster.from_tf_config(text)
+    own, count = cluster.describe(cluster.own), len(cluster.addresses)
+    logger.info("This is %s, of %d workers.", own, count)
+    cluster.gather()
     try:
         with _signals_end_the_process():
             return tf.distribute.MultiWorkerMirroredStrategy()
@@ -237,6 +195,57 @@ def are_several(strategy: tf.distribute.Strategy) -> bool:
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
     """Return whether this process is the chief, which writes."""
     return strategy.extended.should_checkpoint
+
+
+def any_wishes(strategy: tf.distribute.Strategy, wish: bool) -> bool:
+    """Wait until every worker has asked; return whether one of them wishes."""
+    if not are_several(strategy):
+        return wish
+    wishes = tf.constant(float(wish))
+    total = strategy.reduce(tf.distribute.ReduceOp.SUM, wishes, axis=None)
+    return bool(local_values(strategy, total) > 0)
+
+
+def meet(strategy: tf.distribute.Strategy) -> None:
+    """Wait until every worker has reached this call."""
+    if are_several(strategy):
+        with _signals_end_the_process():
+            any_wishes(strategy, False)
+
+
+@contextlib.contextmanager
+def chief_first(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Let the others enter the block when the chief has left it."""
+    if not is_chief(strategy):
+        meet(strategy)
+    yield
+    if is_chief(strategy):
+        meet(strategy)
+
+
+def end_together(strategy: tf.distribute.Strategy) -> None:
+    """Wait until every worker has reached this call, and may end its process.
+
+    If one ended as soon as all have met, another that has not heard of it yet
+    would report it as lost. So all meet a second time, which may fail.
+    """
+    meet(strategy)
+    with contextlib.suppress(*_LOST):
+        meet(strategy)
+
+
+def check_alike(strategy: tf.distribute.Strategy, **facts: Any) -> None:
+    """Refuse, on every worker, what others have read or made otherwise."""
+    if not are_several(strategy):
+        return
+    said = ", ".join(f"{name} {value}" for name, value in facts.items())
+    mine = tf.constant([zlib.crc32(said.encode())], tf.int64)
+    if len({*strategy.gather(mine, axis=0).numpy().tolist()}) > 1:
+        raise UserError(
+            f"Expected the same on every worker, here it is {said}; put "
+            "`run_dir` on a file system that all workers share, and give them "
+            "the same packages."
+        )
 
 
 def share_rows(
@@ -276,79 +285,6 @@ def _rows_of_worker(
     return shared.prefetch(2 * local)
 
 
-def meet(strategy: tf.distribute.Strategy) -> None:
-    """Wait until every worker has reached this call."""
-    if are_several(strategy):
-        with _signals_end_the_process():
-            zero = tf.constant(0)
-            strategy.reduce(tf.distribute.ReduceOp.SUM, zero, axis=None)
-
-
-def end_together(strategy: tf.distribute.Strategy) -> None:
-    """Wait until every worker has reached this call, and may end its process.
-
-    If one ended as soon as all have met, another that has not heard of it yet
-    would report it as lost. So all meet a second time, which may fail.
-    """
-    meet(strategy)
-    with contextlib.suppress(*_LOST):
-        meet(strategy)
-
-
-def vote_of(strategy: tf.distribute.Strategy) -> Callable[[bool], bool] | None:
-    """Make a function, for all workers to call: whether any says True.
-
-    It is None if there are no other workers.
-    """
-    if not are_several(strategy):
-        return None
-
-    @tf.function(autograph=False)
-    def count(vote: tf.Tensor) -> tf.Tensor:
-        # `identity` places it; an argument of a graph has no place.
-        votes = strategy.run(lambda: sum_over_replicas(tf.identity(vote)))
-        return local_values(strategy, votes)
-
-    return lambda vote: bool(count(tf.constant(float(vote))) > 0)
-
-
-def wait_for_file(path: pathlib.Path, seconds: float = 60.0) -> None:
-    """Wait for a file of the chief: a shared folder may show it late."""
-    until = time.monotonic() + seconds
-    while not path.exists():
-        if time.monotonic() > until:
-            raise UserError(
-                f"Expected the chief's {path} within {seconds:.0f} seconds, "
-                "found none; `run_dir` must be on a file system that all "
-                "workers share."
-            )
-        time.sleep(0.2)
-
-
-def check_alike(
-    strategy: tf.distribute.Strategy, update: int, arguments: Mapping[str, Any]
-) -> None:
-    """Refuse, on every worker, to start after another update or otherwise."""
-    facts = {"update": update, **arguments}
-    mine = [zlib.crc32(str(value).encode()) for value in facts.values()]
-    # (workers, facts)
-    found = strategy.gather(tf.constant([mine], tf.int64), axis=0).numpy()
-    differ = [
-        f"{name} {value}"
-        for (name, value), column in zip(facts.items(), found.T, strict=True)
-        if len({*column.tolist()}) > 1
-    ]
-    if not differ:
-        return
-    way_on = "give all of them the same arguments and packages"
-    if len({*found[:, 0].tolist()}) > 1:
-        way_on = "`run_dir` must be on a file system that all workers share"
-    raise UserError(
-        f"Expected the same on every worker, here it is {', '.join(differ)}; "
-        f"{way_on}."
-    )
-
-
 @contextlib.contextmanager
 def lost_worker_told(strategy: tf.distribute.Strategy) -> Iterator[None]:
     """Report a lost worker as a `JobError`."""
@@ -357,22 +293,12 @@ def lost_worker_told(strategy: tf.distribute.Strategy) -> Iterator[None]:
     except _LOST as error:
         if not are_several(strategy):
             raise
+        cluster = Cluster.from_tf_config(os.environ["TF_CONFIG"])
+        named = re.findall(r"/job:(\w+)/(?:\w+:\d+/)?task:(\d+)", str(error))
+        lost = {(job, int(i)) for job, i in named} - {cluster.own}
         raise JobError(
-            f"Lost {_named(error.message)}: its process ended or its machine "
-            "no longer answers. If its log names a problem, solve that; then "
-            "start the same command again on every machine: it goes on at the "
-            "last checkpoint."
+            f"Lost {' and '.join(map(cluster.describe, lost)) or 'a worker'}: "
+            "its process ended or its machine no longer answers. If its log "
+            "names a problem, solve that; then start the same command again "
+            "on every machine: it goes on at the last checkpoint."
         ) from None
-
-
-def _named(message: str) -> str:
-    """Describe the workers that an error message names."""
-    cluster = Cluster.from_tf_config(os.environ["TF_CONFIG"])
-    pattern = r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)"
-    named = {(job, int(i)) for job, i in re.findall(pattern, message)}
-    found = [
-        cluster.describe(i)
-        for i, task in enumerate(cluster.tasks)
-        if task in named and i != cluster.index
-    ]
-    return " and ".join(found) or "another worker"

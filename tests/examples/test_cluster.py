@@ -259,8 +259,8 @@ def test_the_tf_config_that_the_operator_sets_is_understood(manifest):
     task = {"type": "worker", "index": 2}
     told = dict(cluster={"worker": hosts}, task=task, environment="cloud")
     cluster = Cluster.from_tf_config(json.dumps(told))
-    assert cluster.addresses == tuple(hosts)
-    assert cluster.index == 2
+    assert [*cluster.addresses.values()] == hosts
+    assert cluster.own == ("worker", 2)
 
 
 @pytest.mark.parametrize("stopped, ends", [(0, 1), (7, 7)])

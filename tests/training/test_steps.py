@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras.src import backend
 from sample_runs import fit_tiny_model, make_tiny_model, tiny_batches
 
+from keras_transformer.config import TrainingConfig
 from keras_transformer.optimizers import TransformerSchedule
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
@@ -32,7 +33,7 @@ def take_steps(monkeypatch):
             model=model,
             start=Progress(),
             plan=None,
-            run=SimpleNamespace(training=SimpleNamespace(steps=steps)),
+            run=SimpleNamespace(training=TrainingConfig(steps=steps)),
             session=SimpleNamespace(callbacks=callbacks),
         )
         writer = SimpleNamespace(after_step=after_step, at_end=lambda now: None)
@@ -111,26 +112,31 @@ def test_callbacks_of_others_get_the_floats_that_keras_gives(take_steps):
 
 class End(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
-        self.model.stop_training = batch == 1
+        self.model.stop_training = batch >= 1
 
 
 @pytest.mark.stands_for("steps that workers end")
-def test_workers_end_after_the_step_that_follows_a_wish(
+def test_workers_end_together_when_they_have_asked_each_other(
     monkeypatch, take_steps
 ):
-    def train(vote, theirs=(), wanted=False):
+    def train(any_wishes, theirs=(), wanted=False):
         """Return the updates, and the signal that stands for others' wishes."""
-        monkeypatch.setattr(loop.workers, "vote_of", lambda strategy: vote)
+        monkeypatch.setattr(loop.workers, "are_several", lambda strategy: True)
+        monkeypatch.setattr(loop.workers, "any_wishes", any_wishes)
         model, stop = make_tiny_model(1), Stop(wanted=wanted)
-        take_steps(model, 5, lambda *_: None, theirs, stop)
+        take_steps(model, 25, lambda *_: None, theirs, stop)
         return int(model.optimizer.iterations), stop.signal
 
-    votes = []
-    ended = train(lambda x: votes.append(x) or x, [End()])
-    assert ended == (3, None)
-    assert votes == [False, False, True]
+    wishes = []
+
+    def own(strategy, wish):
+        wishes.append(wish)
+        return wish
+
+    assert train(own, [End()]) == (10, None)
+    assert wishes == [False, True]
     # A wish of before the first step.
-    assert train(lambda x: x, wanted=True) == (1, None)
-    # Another worker's wish, told with the third vote.
+    assert train(own, wanted=True) == (0, None)
+    # Another worker's wish, told at the third time.
     others = iter([False, False, True])
-    assert train(lambda _: next(others)) == (3, signal.SIGTERM)
+    assert train(lambda *_: next(others)) == (20, signal.SIGTERM)

@@ -120,6 +120,7 @@ def test_a_wrong_argument_is_one_sentence_and_leaves_nothing(
 
 
 MAY_CHANGE = {
+    "accumulate": 2,
     "steps": 11,
     "average": 3,
     "checkpoint_every": "11m",
@@ -197,7 +198,7 @@ def test_a_gpu_without_memory_is_one_sentence(
             "GPU_0_bfc\n\t [[{{node MatMul}}]]\nHint: [Op:__inference_1]",
         )
 
-    monkeypatch.setattr(loop, "_fit", exhausted)
+    monkeypatch.setattr(loop, "_take_steps", exhausted)
     argv = arguments(corpus, tmp_path / "run", "--accumulate", "3")
     error = error_of(capsys, *argv, code=command_line.FAILED)
     assert error.startswith("error: Out of memory (OOM when allocating tensor")

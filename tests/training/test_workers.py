@@ -1,7 +1,6 @@
 """Whole runs by two worker processes, and all that may go wrong with them."""
 
 import contextlib
-import dataclasses
 import json
 import re
 import signal
@@ -14,18 +13,15 @@ import pytest
 import tensorflow as tf
 from forked_programs import Program
 from local_workers import free_addresses, tf_config
-from natural_corpus import natural_corpus
-from sample_runs import TINY, digit_arguments, make_run
+from sample_runs import digit_arguments
 from toy_trainings import arrays_of
 
 from keras_transformer.__main__ import main
 from keras_transformer.commands import command_line
-from keras_transformer.config import TrainingConfig, UserError
-from keras_transformer.data.batch_plan import BatchPlan
+from keras_transformer.config import UserError
 from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.history import read_history
-from keras_transformer.training import building, workers
-from keras_transformer.training.request import Session
+from keras_transformer.training import workers
 from keras_transformer.training.workers import Cluster
 
 HERE = ["h1:1", "h2:2", "h3:3"]
@@ -40,25 +36,26 @@ def test_a_cluster_counts_the_chief_first():
         }
     )
     found = Cluster.from_tf_config(text)
-    assert found.tasks == (("chief", 0), ("worker", 0), ("worker", 1))
-    assert list(found.addresses) == HERE
-    assert found.index == 2
-    assert found.describe(0) == "chief 0 at h1:1"
+    tasks = [("chief", 0), ("worker", 0), ("worker", 1)]
+    assert [*found.addresses.items()] == [*zip(tasks, HERE, strict=True)]
+    assert found.own == ("worker", 1)
+    assert found.describe(tasks[0]) == "chief 0 at h1:1"
 
 
 @pytest.mark.parametrize(
-    "text, message",
+    "text",
     [
-        ("{", r"a cluster and a task, received '\{'"),
-        (tf_config(HERE, 3), r"the task to be one of .*\('worker', 3\)"),
-        (tf_config(["h1"], 0), "of the form host:port, received h1"),
-        (tf_config(["h1:1", "h1:1"], 0), "for each worker, .* h1:1 twice"),
+        "",
+        "{",
+        tf_config(HERE, 3),
+        tf_config(["h1"], 0),
+        tf_config(["h1:1", "h1:1"], 0),
     ],
 )
-def test_a_wrong_tf_config_is_one_sentence(text, message):
-    with pytest.raises(UserError, match=message) as error:
-        Cluster.from_tf_config(text)
-    assert "it looks like" in str(error.value)
+def test_a_wrong_tf_config_is_one_sentence(monkeypatch, text):
+    monkeypatch.setenv("TF_CONFIG", text)
+    with pytest.raises(UserError, match="Expected TF_CONFIG to list"):
+        workers.make_strategy("multiworker")
 
 
 def test_a_port_that_another_process_has_is_one_sentence(monkeypatch):
@@ -67,14 +64,8 @@ def test_a_port_that_another_process_has_is_one_sentence(monkeypatch):
         other.listen()
         address = f"localhost:{other.getsockname()[1]}"
         monkeypatch.setenv("TF_CONFIG", tf_config([address, "h2:2"], 0))
-        with pytest.raises(UserError, match="it cannot .Address already"):
+        with pytest.raises(UserError, match="cannot listen .*already"):
             workers.make_strategy("auto")
-
-
-def test_workers_without_a_cluster_are_one_sentence(monkeypatch):
-    monkeypatch.setenv("TF_CONFIG", "")
-    with pytest.raises(UserError, match="TF_CONFIG .* found it empty"):
-        workers.make_strategy("multiworker")
 
 
 def test_the_command_line_refuses_before_it_waits(
@@ -85,7 +76,7 @@ def test_the_command_line_refuses_before_it_waits(
     code = main(["train", *argv])
     assert code == command_line.WRONG
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: Expected in TF_CONFIG the task to be one")
+    assert line.startswith("error: Expected TF_CONFIG to list")
     assert not (tmp_path / "run").exists()
 
 
@@ -94,54 +85,31 @@ def listen(address):
     return socket.create_server((host, int(port)))
 
 
-def test_workers_that_do_not_answer_are_named_until_they_do(monkeypatch):
+def test_workers_that_do_not_answer_are_named_until_they_do(
+    monkeypatch, caplog
+):
+    caplog.set_level("INFO")
     monkeypatch.setattr(workers, "PATIENCE", 0.0)
     mine, there, late = free_addresses(3)
-    words = []
     with contextlib.ExitStack() as servers:
         servers.enter_context(listen(there))
 
-        def report(missing):
-            words.append(missing)
-            assert len(words) < 5
+        def report(record):
+            assert len(caplog.messages) < 5
             # The others find this worker while it waits.
             host, port = mine.split(":")
             socket.create_connection((host, int(port)), timeout=3).close()
-            if len(words) == 2:
+            if len(caplog.messages) == 1:
                 servers.enter_context(listen(late))
+            return True
 
-        text = tf_config([mine, there, late], 0)
-        Cluster.from_tf_config(text).gather(report)
-    assert words == [f"worker 2 at {late}"] * 2
-
-
-def test_a_file_of_the_chief_that_never_comes_is_one_sentence(tmp_path):
-    with pytest.raises(UserError, match="file system that all workers share"):
-        workers.wait_for_file(tmp_path / "config.json", seconds=0.1)
+        caplog.handler.addFilter(report)
+        servers.callback(caplog.handler.removeFilter, report)
+        Cluster.from_tf_config(tf_config([mine, there, late], 0)).gather()
+    assert caplog.messages == [f"Waiting for worker 2 at {late}."] * 2
 
 
-@pytest.mark.parametrize(
-    "changes, update, seed, said",
-    [
-        (dict(corpus="/there/text"), 7, 5, None),
-        (dict(), 11, 5, "here it is update 7; `run_dir` must be on a file sy"),
-        # As another NumPy's, whose shuffle is another.
-        (dict(), 7, 3, "batches {plan}; give all of them the same arguments"),
-        (
-            dict(training=TrainingConfig(steps=5, patience=3)),
-            *(7, 5),
-            "here it is steps 100000, patience None; give all of them the same",
-        ),
-        (
-            dict(initial={"run_dir": "/a", "weights": 97}),
-            *(7, 5),
-            "here it is initial weights None; give all of them the same",
-        ),
-    ],
-)
-def test_workers_that_differ_hear_in_what(
-    monkeypatch, changes, update, seed, said
-):
+def test_a_worker_that_has_read_another_run_is_told_what_differs(monkeypatch):
     sent = []
 
     def gather(mine, axis):
@@ -150,19 +118,10 @@ def test_workers_that_differ_hear_in_what(
 
     monkeypatch.setattr(workers, "are_several", lambda strategy: True)
     strategy = types.SimpleNamespace(gather=gather)
-    run = make_run(TINY, corpus="/here/text")
-    plan, of_other = (BatchPlan(natural_corpus(53), 509, x) for x in (5, seed))
-    other = building.shared_by_workers(
-        Session(run=dataclasses.replace(run, **changes)), of_other
-    )
-    workers.check_alike(strategy, update, other)
-    mine = building.shared_by_workers(Session(run=run), plan)
-    if said is None:
-        workers.check_alike(strategy, 7, mine)
-    else:
-        said = re.escape(said.format(plan=plan.checksum()))
-        with pytest.raises(UserError, match=said):
-            workers.check_alike(strategy, 7, mine)
+    for _ in range(2):
+        workers.check_alike(strategy, update=7, batches="97f3")
+    with pytest.raises(UserError, match="here it is update 11, batches 97f3;"):
+        workers.check_alike(strategy, update=11, batches="97f3")
 
 
 def test_who_has_not_heard_of_the_last_meeting_still_ends_well(monkeypatch):
@@ -218,7 +177,7 @@ class Workers:
 
     def end(self):
         """Wait for all; returns their exit codes and logs."""
-        codes = [process.wait(timeout=300) for process in self.processes]
+        codes = [process.wait(timeout=100) for process in self.processes]
         return codes, [log.read_text() for log in self.logs]
 
 
@@ -333,7 +292,8 @@ def test_a_dead_worker_and_a_signal_stop_both_and_the_command_resumes(
     assert "Stopped; the same command goes on from here." in logs[0]
     last = checkpoints.list_checkpoints(run_dir)[-1]
     assert f"Wrote {last}" in logs[0]
-    assert resumed < int(last.name.removeprefix("step-")) < 60
+    stopped = int(last.name.removeprefix("step-"))
+    assert resumed < stopped < 60 and stopped % 10 == 0
     assert not (run_dir / averaging.FINAL_FILE).exists()
 
     pair = Workers(run_dir, corpus)
@@ -344,16 +304,17 @@ def test_a_dead_worker_and_a_signal_stop_both_and_the_command_resumes(
 
 @pytest.mark.slow
 def test_two_workers_run_out_of_patience_together(corpus, tmp_path):
-    # Too little for six digits of a loss.
+    # Too little for six digits of a loss. What the chief is given counts.
     flags = "--patience 2 --validation-steps 3 --learning-rate-scale 1e-12"
     run_dir = tmp_path / "run"
-    for said in ("ending after step 9", "is finished: 10 updates"):
-        codes, logs = Workers(run_dir, corpus, more=(flags, flags)).end()
+    for said in ("ending after step 9", "is finished: 9 updates"):
+        codes, logs = Workers(
+            run_dir, corpus, more=(flags, f"{flags} --steps 7")
+        ).end()
         assert codes == [0, 0], logs
-        assert said in logs[0] and "of update 3, in 2 validations" in logs[0]
-        # When one worker wants to end, all do after one more step.
+        assert said in logs[0]
         last = checkpoints.list_checkpoints(run_dir)[-1]
-        assert last.name == "step-000000010"
+        assert last.name == "step-000000009"
 
 
 @pytest.mark.slow
@@ -365,18 +326,6 @@ def test_a_cluster_of_one_worker_ends_when_it_is_told_to(corpus, tmp_path):
     codes, (log,) = alone.end()
     assert codes == [0], log
     assert "Stopped; the same command goes on from here." in log
-
-
-@pytest.mark.slow
-def test_workers_with_other_arguments_end_with_a_sentence_each(
-    corpus, tmp_path
-):
-    pair = Workers(tmp_path / "run", corpus, more=("", "--steps 61"))
-    codes, logs = pair.end()
-    assert codes == [2, 2], logs
-    for log, steps in zip(logs, (60, 61), strict=True):
-        assert f"here it is steps {steps}; give all of them the same" in log
-        assert "Traceback" not in log
 
 
 def test_without_workers_no_error_is_taken_for_a_lost_one():
