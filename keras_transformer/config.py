@@ -241,12 +241,13 @@ class TrainingConfig:
     average: int = setting(
         5, "checkpoints averaged at the end (6.1)", may_change=True
     )
-    checkpoint_every: str = setting(
+    checkpoint_every: str | int = setting(
         "10m",
         "minutes between checkpoints (10m), or updates (100); since minutes "
         "follow the clock, stopping and resuming then changes which weights "
         "are averaged",
         may_change=True,
+        or_object=True,
     )
     keep_checkpoints: int = setting(
         10, "newest checkpoints kept, at least `average`", may_change=True
@@ -308,7 +309,8 @@ class TrainingConfig:
                 f"at least {self.average}, the `average` at the end",
                 self.keep_checkpoints,
             )
-        every = self.checkpoint_every
+        every = str(self.checkpoint_every)
+        object.__setattr__(self, "checkpoint_every", every)
         is_known = re.fullmatch(r"\d+|\d+(\.\d+)?m", every)
         if not is_known or not float(every.removesuffix("m")):
             raise SettingError(
@@ -319,9 +321,10 @@ class TrainingConfig:
 
     def is_checkpoint_due(self, step: int, seconds: float) -> bool:
         """Return whether to save after an update, `seconds` after the last."""
-        if self.checkpoint_every.endswith("m"):
-            return seconds >= 60 * float(self.checkpoint_every[:-1])
-        return step % int(self.checkpoint_every) == 0
+        every = str(self.checkpoint_every)
+        if every.endswith("m"):
+            return seconds >= 60 * float(every[:-1])
+        return step % int(every) == 0
 
 
 @dataclasses.dataclass(frozen=True)

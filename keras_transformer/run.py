@@ -248,6 +248,12 @@ class Run:
         name = absolute_name(opened.name)
         is_own = corpus is None or name == run.corpus != MEMORY
         test_set = evaluation.TestSet.read(opened, split, is_own_corpus=is_own)
+        if is_own and split == run.validation_split:
+            logger.warning(
+                "The training has chosen its weights on %s: its scores flatter "
+                "them.",
+                split,
+            )
         # A tokeniser that cannot be had shows before the work.
         tokenize = evaluation.bleu_tokenizer(opened.target_lang, tokenize)
         name = evaluation.folder_name(

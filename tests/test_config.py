@@ -118,8 +118,10 @@ def test_a_run_of_before_a_setting_existed_has_its_default(
     # And the other way round: a later run in an earlier version.
     dataclasses.replace(later, version="0.99").save(tmp_path)
     monkeypatch.undo()
-    with pytest.raises(UserError, match="luck.*; install .*0.99"):
-        RunConfig.load(tmp_path)
+    earlier = RunConfig.load(tmp_path)
+    assert earlier.removed == {"luck": 0.25}
+    with pytest.raises(UserError, match="by version 0.99 with luck = 0.25"):
+        earlier.with_changes({"steps": 18}, tmp_path)
 
 
 def test_a_run_of_before_unequal_depths_and_versions_goes_on(tmp_path):
@@ -152,9 +154,8 @@ OF_BEFORE = """{
 
 
 def test_a_run_of_an_older_version_is_read_without_settings_that_went(
-    tmp_path, monkeypatch, caplog
+    tmp_path, caplog
 ):
-    monkeypatch.setattr(run_config, "REMOVED", {"luck": None, "care": 0.0})
     path = tmp_path / "config.json"
     path.write_text(OF_BEFORE % ("null", "0"))
     run = RunConfig.load(tmp_path)
@@ -214,7 +215,7 @@ def test_settings_that_do_not_go_together_are_refused():
     with pytest.raises(SettingError, match="`max_length` to be at least 7"):
         Search(min_length=7, max_length=5)
     with pytest.raises(UserError, match="received de and de"):
-        run_of(source_lang="de")
+        RunConfig.from_preset(corpus="demo", source_lang="de")
 
 
 @pytest.mark.parametrize(
@@ -278,7 +279,7 @@ def test_a_new_setting_costs_its_field_and_nothing_else(tmp_path):
     lucky = 'lucky: bool = setting(False, "add luck", of_layers=True)'
     add(lucky, "config.py", "    norm_first: bool = setting(")
     quick = 'quick: bool = setting(False, "add speed")'
-    add(quick, "training/request.py", "    accumulate: int = setting(")
+    add(quick, "training/request.py", "    strategy: str = setting(")
     (tmp_path / "before").mkdir()
     run_of().save(tmp_path / "before")
     program = """

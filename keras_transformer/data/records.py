@@ -7,7 +7,7 @@ import os
 import pathlib
 import weakref
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,7 +106,6 @@ class TokenisedCorpus:
         tokenizer: Tokenizer,
         directory: str | os.PathLike,
         max_length: int | None = None,
-        progress: Callable[[int], None] | None = None,
     ) -> "TokenisedCorpus":
         """Tokenise `pairs` into a folder, whole or not at all.
 
@@ -116,7 +115,6 @@ class TokenisedCorpus:
             directory: Folder for the records; others there are replaced.
             max_length: Pairs with a longer side, or with a side without
                 text, are dropped and counted. `None` keeps every pair.
-            progress: Called with the number of pairs read so far.
         """
         directory = pathlib.Path(directory)
         # Records without their header are ours too.
@@ -130,7 +128,7 @@ class TokenisedCorpus:
         directory.parent.mkdir(parents=True, exist_ok=True)
         with files.whole(directory) as partial:
             partial.mkdir()
-            header = _write(partial, pairs, tokenizer, max_length, progress)
+            header = _write(partial, pairs, tokenizer, max_length)
             (partial / RECORDS_FILE).write_text(files.to_json(header))
         return cls._open(directory, header)
 
@@ -170,7 +168,6 @@ def _write(
     pairs: Iterable[tuple[str, str]],
     tokenizer: Tokenizer,
     max_length: int | None,
-    progress: Callable[[int], None] | None,
 ) -> dict[str, Any]:
     """Write the files of `FILES`, and return their header."""
     dtype = "uint16" if tokenizer.vocab_size <= 2**16 else "int32"
@@ -201,8 +198,6 @@ def _write(
                 checksums[name] = zlib.crc32(values.data, checksums[name])
             read += len(chunk)
             kept += int(keep.sum())
-            if progress is not None:
-                progress(read)
     if not kept:
         raise config.UserError(
             f"Expected a pair of sentences to keep, received {read}, none with "

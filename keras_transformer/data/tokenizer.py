@@ -339,11 +339,16 @@ class Tokenizer(tf.Module):
         """Join ids without `EOS_ID`, ragged `(N, None)`, to texts `(N,)`."""
         return self._run("detokenize", ids)
 
+    _told_unmet = 0
+
     def log_unmet(self, ids: np.ndarray) -> None:
         """Log how many characters of texts have no piece, if any."""
         of_bytes = self.ids.bytes  # A character has one that begins it.
         unmet = [config.UNK_ID, *of_bytes[:0x80], *of_bytes[0xC0:]]
-        if count := int(np.isin(ids, unmet).sum()):
+        count = int(np.isin(ids, unmet).sum())
+        # A training validates the same texts again and again.
+        if count and count != self._told_unmet:
+            self._told_unmet = count
             logger.info(
                 "The vocabulary has never met %d characters of these texts: "
                 "the model may read them as anything.",

@@ -5,7 +5,6 @@ weights may be better. Both are validated when a training ends; `result.json`
 says which are in `final.weights.h5`, and what validation found.
 """
 
-import contextlib
 import dataclasses
 import logging
 import os
@@ -28,9 +27,6 @@ from keras_transformer.runs.checkpoints import (
 from keras_transformer.runs.layout import CHECKPOINTS, FINAL_FILE, RESULT_FILE
 from keras_transformer.runs.run_config import RunConfig
 
-# Of reading weights that a running training may replace.
-_ATTEMPTS = 3
-
 AVERAGE, LAST, BEST = "average", "last", "best"
 
 logger = logging.getLogger("keras_transformer")
@@ -44,8 +40,7 @@ class Chosen:
         checkpoints: Names of the checkpoints behind them, oldest first; none
             if only the final weights are left.
         weights: CRC-32 of the file that they, or the newest of them, are in.
-        averages: The average in words, such as "average of the last 5
-            checkpoints", or what else there is.
+        averaged: How many checkpoints the average is of; 0 if not noted.
         step: Updates of the whole training; 0 if it did not end, or left no
             `result.json`, so that the attributes below say nothing.
         better: `"average"`, `"last"` or `"best"`: which these are.
@@ -54,150 +49,114 @@ class Chosen:
             decoded greedily. Weights that could not be validated have none.
             Only a training with `patience` has the best beside the others.
         by: `"loss"` or `"bleu"`: the figure that decided.
-        averaged: How many checkpoints the average is of; 0 if not noted.
         run_dir: The run directory, which the file does not name.
-        is_final: Whether they are in `final.weights.h5`; likewise.
     """
 
     checkpoints: tuple[str, ...]
     weights: int
-    averages: str
+    averaged: int = 0
     step: int = 0
     better: str = AVERAGE
     validation: Mapping[str, Mapping[str, float]] = dataclasses.field(
         default_factory=dict
     )
     by: str = "loss"
-    averaged: int = 0
     run_dir: pathlib.Path = pathlib.Path()
-    is_final: bool = False
 
     def __str__(self) -> str:
         """Identify them: other weights have another text."""
         return " ".join([*self.checkpoints, f"{self.weights:08x}"])
 
+    @property
+    def is_final(self) -> bool:
+        """Whether they are in `final.weights.h5`."""
+        return bool(self.step) or not self.checkpoints
+
     def sentence(self) -> str:
         """Name the weights, and why they were taken."""
-        names = {
-            AVERAGE: self.averages,
+        if not self.checkpoints:
+            return "weights that the training ended with"
+        count = len(self.checkpoints)
+        average = f"average of the last {count} checkpoints"
+        said = {
+            AVERAGE: average if count > 1 else "last checkpoint",
             LAST: "last weights",
             BEST: "weights of the best validation",
-        }
-        said = names[self.better]
-        if not self.step:
+        }[self.better]
+        if not self.validation:
             return said
-        if not self.validation.keys() >= {AVERAGE, LAST}:
-            return f"{said} (could not be validated)"
-        found = (
+        figures = (
             f"{which} {figures[self.by]:.4g}"
             for which, figures in self.validation.items()
         )
-        return f"{said} (validation {self.by}: {', '.join(found)})"
+        return f"{said} (validation {self.by}: {', '.join(figures)})"
 
     def save(self) -> None:
         """Write `result.json`."""
         fields = dataclasses.asdict(self)
         run_dir = fields.pop("run_dir")
-        del fields["is_final"]
         files.write_text(run_dir / RESULT_FILE, files.to_json(fields))
 
-    def load(
-        self,
-        run: RunConfig,
-        average: int | None = None,
-        purpose: str = "Taking",
-    ) -> Transformer:
+    def load(self, run: RunConfig) -> Transformer:
         """Build the run's model, in float32, with these weights.
 
-        One line of the log names them after `purpose`, or says how many of
-        `average` checkpoints there are.
-
         Raises:
-            FileNotFoundError: If a training has replaced them meanwhile.
-            UserError: If they cannot be read.
+            UserError: If they cannot be read, or are not those any more.
         """
-        wanted = average or run.training.average
-        if not self.is_final and self.averaged < wanted:
-            logger.warning(
-                "Averaging only %d checkpoint%s instead of %d: %s has no more.",
-                *(self.averaged, "s" if self.averaged > 1 else ""),
-                *(wanted, self.run_dir),
-            )
-        else:
-            logger.info("%s the %s.", purpose, self.sentence())
+        logger.info("Taking the %s.", self.sentence())
         extras.check_keras()
-        path, kept = self.run_dir / FINAL_FILE, list[pathlib.Path]()
+        kept = [self.run_dir / CHECKPOINTS / name for name in self.checkpoints]
+        path = self.run_dir / FINAL_FILE
         if not self.is_final:
-            folder = self.run_dir / CHECKPOINTS
-            kept = [folder / name for name in self.checkpoints]
             path = kept[-1] / WEIGHTS_FILE
-        # A wrong number there must not fill the memory.
-        size, count = path.stat().st_size, parameters(run.model)
-        if count > size / 2:  # In float32 it would be a quarter.
-            raise UserError(
-                f"config.json in {self.run_dir} describes a model of {count:,} "
-                f"parameters, of which {path} is too small to hold the half; "
-                "restore the one or the other."
-            )
-        model = Transformer(**dataclasses.asdict(run.model), dtype="float32")
-        if not self.is_final:
-            average_weights(model, kept)
-            return model
         try:
+            # A wrong number there must not fill the memory.
+            size, count = path.stat().st_size, parameters(run.model)
+            if count > size / 2:  # In float32 it would be a quarter.
+                raise UserError(
+                    f"config.json in {self.run_dir} describes a model of "
+                    f"{count:,} parameters, of which {path} is too small to "
+                    "hold the half; restore the one or the other."
+                )
+            shape = dataclasses.asdict(run.model)
+            model = Transformer(**shape, dtype="float32")
+            if not self.is_final:
+                average_weights(model, kept)
+                return model
             model.load_weights(path)
-        except FileNotFoundError:
-            raise
+            if files.checksum(path) == self.weights:
+                return model
+            reason = "it is not as it was written"
         except (OSError, ValueError, KeyError) as error:
-            raise UserError(
-                f"{path} cannot be read ({type(error).__name__}); restore it, "
-                "or ask for an average of checkpoints with `average`."
-            ) from None
-        if files.checksum(path) != self.weights:
-            raise FileNotFoundError(path)
-        return model
+            reason = f"{type(error).__name__}: {error}"
+        raise UserError(
+            f"The weights in {self.run_dir} cannot be read ({reason}); try "
+            "again if a training has just replaced them, restore them, or ask "
+            "for an average of checkpoints with `average`."
+        ) from None
 
 
 def final_result(run_dir: str | os.PathLike) -> Chosen | None:
-    """Read `result.json`, if it describes the end of the run's training.
-
-    It is None if the training has not ended or has continued since, or if the
-    weights are missing or have changed.
+    """Read `result.json`, unless the training has not ended or gone on since.
 
     Raises:
-        UserError: If the weights are damaged, and there are no checkpoints to
-            use instead.
+        UserError: If it cannot be read.
     """
     run_dir = pathlib.Path(run_dir)
-    path = run_dir / FINAL_FILE
-    if not path.exists():
+    path = run_dir / RESULT_FILE
+    if not path.exists() or not (run_dir / FINAL_FILE).exists():
         return None
     try:
-        fields = files.from_json((run_dir / RESULT_FILE).read_text("utf-8"))
-        fields["checkpoints"] = tuple(fields["checkpoints"])
-        result = Chosen(**fields, run_dir=run_dir, is_final=True)
-        result.sentence()
-    except FileNotFoundError:
-        return None
+        fields = files.from_json(path.read_text("utf-8"))
+        fields.pop("averages", None)  # Of earlier versions.
+        checkpoints = tuple(fields.pop("checkpoints"))
+        result = Chosen(checkpoints, **fields, run_dir=run_dir)
     except (OSError, ValueError, TypeError, KeyError) as error:
-        logger.warning(
-            "Skipping %s, which cannot be read (%s).",
-            run_dir / RESULT_FILE,
-            type(error).__name__,
-        )
-        return None
-    kept = list_checkpoints(run_dir)
-    if kept and step_of(kept[-1]) != result.step:
-        return None
-    if result.weights == files.checksum(path):
-        return result
-    what = f"{path}, which has changed since it was written"
-    if not kept:
         raise UserError(
-            f"Expected the weights of the end of a training, found {what}, and "
-            "no checkpoints to use instead; restore it from a copy."
-        )
-    logger.warning("Skipping %s, so translations may differ from before.", what)
-    return None
+            f"{path} cannot be read ({error}); restore or remove it."
+        ) from None
+    kept = list_checkpoints(run_dir)
+    return None if kept and step_of(kept[-1]) != result.step else result
 
 
 def choose(
@@ -219,8 +178,7 @@ def choose(
             return result
         if is_slim(run_dir):
             checksum = files.checksum(run_dir / FINAL_FILE)
-            said = "weights that the training ended with"
-            return Chosen((), checksum, said, run_dir=run_dir, is_final=True)
+            return Chosen((), checksum, run_dir=run_dir)
     return choose_average(run_dir, run, average)
 
 
@@ -237,15 +195,17 @@ def choose_average(
         raise UserError(
             f"{run_dir} has no checkpoint yet; train until it has written one."
         )
-    found = newest_undamaged(run_dir, average or run.training.average)
-    names = tuple(path.name for path, _ in found)
-    count, (_, newest) = len(found), found[-1]
-    said = f"average of the last {count} checkpoints"
+    wanted = average or run.training.average
+    found = newest_undamaged(run_dir, wanted)
+    if len(found) < wanted:
+        logger.warning(
+            "Averaging only %d checkpoints instead of %d: %s has no more.",
+            *(len(found), wanted, run_dir),
+        )
     return Chosen(
-        names,
-        newest["files"][WEIGHTS_FILE],
-        averages=said if count > 1 else "last checkpoint",
-        averaged=count,
+        tuple(path.name for path, _ in found),
+        found[-1][1]["files"][WEIGHTS_FILE],
+        averaged=len(found),
         run_dir=run_dir,
     )
 
@@ -263,14 +223,8 @@ def load(
     """
     run_dir = pathlib.Path(run_dir)
     run = run or RunConfig.load(run_dir)
-    for _ in range(_ATTEMPTS):
-        chosen = choose(run_dir, run, average)
-        with contextlib.suppress(FileNotFoundError):
-            return chosen.load(run, average), chosen
-    raise UserError(
-        f"The weights in {run_dir} changed each time they were read; wait "
-        "until the training has written its files, then try again."
-    )
+    chosen = choose(run_dir, run, average)
+    return chosen.load(run), chosen
 
 
 def is_slim(run_dir: str | os.PathLike) -> bool:

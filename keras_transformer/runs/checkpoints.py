@@ -8,7 +8,7 @@ A checkpoint is a folder `checkpoints/step-000001200` of a run directory:
                        found, checksums
 
 Only the newest `RESUMABLE` keep their training.npz, which is twice the size of
-the weights. Older ones are kept for averages.
+the weights. Older ones, without it, are kept for averages.
 
 A folder `checkpoints/best-000001200` is no checkpoint to resume from. A
 training with `patience` keeps the weights of its best validation there, in the
@@ -111,7 +111,7 @@ def save_checkpoint(
     for old in kept[:-keep]:
         files.remove(old)
     for old in kept[-keep:-RESUMABLE]:
-        _slim(old)
+        (old / _TRAINING_FILE).unlink(missing_ok=True)
     return path
 
 
@@ -137,8 +137,7 @@ def forget_best(run_dir: str | os.PathLike, standing: Standing) -> None:
     """Remove weights that neither the end nor a resumed session needs."""
     needed = {standing.best}
     for path in list_checkpoints(run_dir)[-RESUMABLE:]:
-        state, _ = _read_state(path)
-        needed.add((state.get("standing") or [None])[0])
+        needed.add((_read_state(path).get("standing") or [None])[0])
     for path in list_checkpoints(run_dir, "best"):
         if step_of(path) not in needed:
             files.remove(path)
@@ -149,12 +148,10 @@ def find_best(
 ) -> tuple[pathlib.Path, Progress] | None:
     """Find the weights of the best validation, unless they are damaged."""
     for path in list_checkpoints(run_dir, "best"):
-        if step_of(path) != standing.best:
-            continue
-        state, damage = _read_state(path)
-        if not damage:
-            return path, Progress.of(state)
-        logger.warning("Skipping the best weights, damaged: %s.", path)
+        if step_of(path) == standing.best:
+            if not _damage(path):
+                return path, Progress.of(_read_state(path))
+            logger.warning("Skipping the best weights, damaged: %s.", path)
     return None
 
 
@@ -247,9 +244,8 @@ def _check_space(
         for v in variables
     )
     if shutil.disk_usage(folder).free < needed:
-        raise OSError(
-            errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder.parent)
-        )
+        reason = os.strerror(errno.ENOSPC)
+        raise OSError(errno.ENOSPC, reason, str(folder.parent))
 
 
 @contextlib.contextmanager
@@ -270,20 +266,17 @@ def newest_undamaged(
 
     Each has the file `needed`. It raises `UserError` if all are damaged.
     """
-    found = []
+    found: list[tuple[pathlib.Path, dict[str, Any]]] = []
     for path in reversed(list_checkpoints(run_dir)):
-        state, damage = _read_state(path)
-        if damage:  # Another training may have changed it: read again.
-            state, damage = _read_state(path)
-        if damage and path.exists():
+        damage = _damage(path)
+        if not damage and (path / needed).exists():
+            found.append((path, _read_state(path)))
+        elif damage and path.exists():
             logger.warning(
                 "Skipping the damaged checkpoint %s (%s); the one before it "
                 "is used, so results may differ from before.",
-                path,
-                damage,
+                *(path, damage),
             )
-        if not damage and needed in state["files"]:
-            found.append((path, state))
         if len(found) == count:
             break
     if not found:
@@ -295,45 +288,30 @@ def newest_undamaged(
     return found[::-1]
 
 
-def _read_state(path: pathlib.Path) -> tuple[dict[str, Any], str | None]:
-    """Return the checkpoint's state and, if damaged, in what way."""
+def _read_state(path: pathlib.Path) -> dict[str, Any]:
+    """Return a checkpoint's state; an empty one if it cannot be read."""
     try:
-        state = files.from_json((path / _STATE_FILE).read_text())
-        if state["step"] != step_of(path):
-            return {}, f"{_STATE_FILE} is of step {state['step']}"
-        Progress.of(state)
-        for name, expected in state["files"].items():
-            if files.checksum(path / name) != expected:
-                return state, f"{name} has another checksum"
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        return {}, f"{type(error).__name__}: {error}"
-    return state, None
+        return files.from_json((path / _STATE_FILE).read_text())
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _damage(path: pathlib.Path) -> str | None:
+    """Say in what way a checkpoint is damaged, if it is."""
+    state = _read_state(path)
+    if state.get("step") != step_of(path):
+        return f"{_STATE_FILE} is damaged or of another step"
+    for name, expected in state["files"].items():
+        file = path / name
+        if name == _TRAINING_FILE and not file.exists():
+            continue  # As older checkpoints are, on purpose.
+        if not file.exists() or files.checksum(file) != expected:
+            return f"{name} is missing or has another checksum"
+    return None
 
 
 def _remove_temporary(run_dir: str | os.PathLike, newest: pathlib.Path) -> None:
     """Remove temporary checkpoints before the newest: no average has them."""
     for old in list_checkpoints(run_dir):
-        if old != newest and _is_temporary(old):
+        if old != newest and _read_state(old).get("is_passing"):
             files.remove(old)
-
-
-def _is_temporary(path: pathlib.Path) -> bool:
-    """Return whether the next checkpoint replaces this one."""
-    try:
-        state = files.from_json((path / _STATE_FILE).read_text())
-        return bool(state["is_passing"])
-    except (OSError, ValueError, KeyError, TypeError):  # Damaged.
-        return False
-
-
-def _slim(path: pathlib.Path) -> None:
-    """Drop the files that only a resumed training would read."""
-    if not (path / _TRAINING_FILE).exists():
-        return
-    state, damage = _read_state(path)
-    if damage:  # Its next reader will say so.
-        return
-    del state["files"][_TRAINING_FILE]
-    files.write_text(path / _STATE_FILE, files.to_json(state))
-    # Last: whenever the process ends, all files listed are there.
-    (path / _TRAINING_FILE).unlink()

@@ -111,11 +111,6 @@ def read_history(run_dir: str | os.PathLike) -> list[dict[str, float]]:
     with open(path, newline="", encoding="utf-8", errors="replace") as file:
         whole, _, _ = file.read().rpartition("\n")
     table = csv.DictReader(io.StringIO(whole, newline=""))
-    if whole and not set(table.fieldnames or ()) <= set(HISTORY_FIELDS):
-        raise UserError(
-            f"{path} has columns that no version of this package writes; "
-            "restore or remove the file."
-        )
     rows: list[dict[str, float]] = []
     for row in table:
         try:

@@ -79,11 +79,10 @@ def check_empty(run_dir: str | os.PathLike) -> pathlib.Path:
     return path
 
 
-_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
-# File systems without locks; 524 is the kernel's ENOTSUPP, as of some NFS.
+# Errors of file systems without locks, as of some NFS; 524 is ENOTSUPP.
 _NO_LOCKS = (
     *(errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, 524),
-    errno.EBADF,  # NFS, if the file cannot be written.
+    errno.EBADF,
 )
 # The locks of this process, by the path of the locked file.
 _held: dict[pathlib.Path, int] = {}
@@ -129,54 +128,39 @@ def check_lock(run_dir: str | os.PathLike) -> None:
 
 def _take(path: pathlib.Path) -> int | None:
     """Lock the file; return its descriptor, or None if locks fail."""
-    failed: OSError = FileNotFoundError(str(path))
-    for _ in range(100):  # Another holder may remove file and directory.
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        except (FileExistsError, FileNotFoundError) as error:
-            failed = error
-            continue
-        except OSError as error:
-            if error.errno not in _READ_ONLY or not path.parent.exists():
-                raise
-            if not path.exists() or not os.access(path.parent, os.W_OK):
-                return None  # Nobody can write, so no lock is needed.
-            lock = os.open(path, os.O_RDONLY)  # It is another user's.
+        except FileNotFoundError:
+            continue  # The last holder has just removed the folder.
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(lock, 200).decode() or "another process"
+            os.close(lock)
+            raise UserError(
+                f"{path.parent} is in use by {holder}; wait until it ends, or "
+                "choose another folder."
+            ) from None
         except OSError as error:
             os.close(lock)
-            _without_lock(path, error)
+            if error.errno not in _NO_LOCKS:
+                raise
+            logger.warning(
+                "The file system of %s has no locks (%s): make sure that "
+                "nothing else writes there.",
+                *(path.parent, error.strerror),
+            )
             return None
         if _is_at(lock, path):
-            with contextlib.suppress(OSError):  # A full disk, or another's.
-                since = time.strftime("%Y-%m-%d %H:%M:%S %z")
-                holder = f"process {os.getpid()} on {socket.gethostname()}"
+            since = time.strftime("%Y-%m-%d %H:%M:%S %z")
+            holder = f"process {os.getpid()} on {socket.gethostname()}"
+            with contextlib.suppress(OSError):  # A full disk.
                 os.truncate(lock, 0)
                 os.write(lock, f"{holder} since {since}".encode())
             return lock
         os.close(lock)  # The last holder has removed this file.
-    raise failed
-
-
-def _without_lock(path: pathlib.Path, error: OSError) -> None:
-    """Go on without a lock only where the file system has none."""
-    if isinstance(error, BlockingIOError):
-        holder = "another process"
-        with contextlib.suppress(OSError):
-            holder = path.read_text() or holder  # It may not have signed yet.
-        raise UserError(
-            f"{path.parent} is in use by {holder}; wait until it ends, or "
-            "choose another folder."
-        ) from None
-    if error.errno not in _NO_LOCKS:
-        raise error
-    logger.warning(
-        "The file system of %s has no locks (%s): make sure that nothing else "
-        "writes there.",
-        *(path.parent, error.strerror),
-    )
 
 
 def _is_at(lock: int, path: pathlib.Path) -> bool:

@@ -36,9 +36,6 @@ if TYPE_CHECKING:  # Of TensorFlow.
     from keras_transformer.data.tokenizer import Tokenizer
 
 logger = logging.getLogger("keras_transformer")
-# Settings that only earlier versions know, with the value at which each does
-# nothing. What was trained with another is translated with, not trained on.
-REMOVED: Mapping[str, Any] = {"ema": None, "bpe_dropout": 0.0}
 Part = TypeVar("Part", ModelConfig, TrainingConfig, Search)
 _WITHOUT_WEIGHTS = ("dropout", "attention_dropout", "restriction")
 # What is asked for beside the settings of the parts.
@@ -70,10 +67,12 @@ class RunConfig:
         symbols: Strings that stay one piece in the vocabulary, if any.
         is_imported: Whether another system has trained the run, and ours
             never has.
+        machine: `strategy` and `minutes` of the last session; no setting of
+            the run, since they do not change its result.
         version: The version of this package that began the run, if known.
         plan: Checksum of the batches' plan; None until there is one.
-        removed: Settings of an earlier version that it was trained with, as
-            `REMOVED` lists them; None if there are none.
+        removed: Settings of another version that it was trained with and
+            this one does not have; None if there are none.
     """
 
     preset: str
@@ -91,6 +90,7 @@ class RunConfig:
     vocabulary: str | None = None
     symbols: tuple[str, ...] | None = None
     is_imported: bool = False
+    machine: Mapping[str, Any] | None = None
     version: str | None = __version__
     plan: str | None = None
     removed: Mapping[str, Any] | None = None
@@ -129,6 +129,9 @@ class RunConfig:
         search = _pop_into(settings, (source or row).search)
         for name in settings:
             raise _unknown(name)
+        if not isinstance(model.activation, str):
+            expected = f"a name that {CONFIG_FILE} can keep"
+            raise SettingError("activation", expected, model.activation)
         rows = model.max_positions - model.first_position
         if model.positions == "learned" and training.max_length > rows:
             # Later positions would share the last row.
@@ -148,22 +151,13 @@ class RunConfig:
             **own,
         )
         check_sides(run.source_lang, run.target_lang)
-        return run
-
-    def __post_init__(self) -> None:
-        """Refuse one split for two uses, and what no file can keep."""
-        if not isinstance(self.model.activation, str):
-            raise SettingError(
-                "activation",
-                f"a name that {CONFIG_FILE} can keep",
-                self.model.activation,
-            )
-        if self.train_split == self.validation_split:
+        if run.train_split == run.validation_split:
             raise UserError(
-                f"Expected two splits, received {self.train_split} for "
+                f"Expected two splits, received {run.train_split} for "
                 "training and validation; change `train_split` or "
                 "`validation_split`."
             )
+        return run
 
     @property
     def splits(self) -> tuple[str, str]:
@@ -250,8 +244,8 @@ class RunConfig:
     def load(cls, run_dir: str | os.PathLike) -> "RunConfig":
         """Read `config.json`.
 
-        A setting that did not exist when the run began has its default; one
-        that is gone since is dropped, and `removed` tells if it did something.
+        A setting that did not exist when the run began has its default. Of
+        those that this version does not have, `removed` keeps what was on.
         """
         path = pathlib.Path(run_dir) / CONFIG_FILE
         if not path.is_file():
@@ -259,22 +253,18 @@ class RunConfig:
         fields: dict[str, Any] = {}
         try:
             fields = files.from_json(path.read_text(encoding="utf-8"))
-            fields.pop("fingerprints", None)  # Once kept of the text.
-            _convert(fields["training"])
-            removed = {
-                name: value
-                for name, off in REMOVED.items()
-                if (value := fields["training"].pop(name, off)) != off
-            }
+            training, removed = _known(TrainingConfig, fields["training"])
+            _convert(training, removed)
             fields["removed"] = removed or fields.get("removed")
             if fields.get("symbols") is not None:
                 fields["symbols"] = tuple(fields["symbols"])
             parts = {
                 "model": ModelConfig(**fields["model"]),
-                "training": TrainingConfig(**fields["training"]),
+                "training": TrainingConfig(**training),
                 "search": Search(**fields.get("search", {})),
             }
-            run = cls(**{"version": None, **fields, **parts})
+            known, _ = _known(cls, {"version": None, **fields, **parts})
+            run = cls(**known)
         except _UNREADABLE as error:
             advice = "restore the file or choose another folder"
             version = fields.get("version") or __version__
@@ -342,10 +332,17 @@ def _unknown(name: str) -> UserError:
 _warn_once = functools.cache(logger.warning)  # Verbs read it several times.
 
 
-def _convert(training: dict[str, Any]) -> None:
+def _known(kind: type, fields: Mapping[str, Any]) -> tuple[dict, dict]:
+    """Part what a class has fields for from what else is on."""
+    names = {field.name for field in dataclasses.fields(kind)}
+    known = {name: x for name, x in fields.items() if name in names}
+    return known, {n: x for n, x in fields.items() if x and n not in names}
+
+
+def _convert(training: dict[str, Any], others: dict[str, Any]) -> None:
     """Say what earlier versions said in the words of this one."""
-    minutes = training.pop("checkpoint_minutes", None)
-    steps = training.pop("checkpoint_steps", None)
+    minutes = others.pop("checkpoint_minutes", None)
+    steps = others.pop("checkpoint_steps", None)
     if steps or minutes:
         in_minutes = f"{minutes or 0:f}".rstrip("0").rstrip(".") + "m"
         training["checkpoint_every"] = str(steps or in_minutes)

@@ -24,7 +24,6 @@ from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig, load_vocabulary
 from keras_transformer.training import workers
-from keras_transformer.training.display import shorter_warm_up
 from keras_transformer.training.request import Session
 
 logger = logging.getLogger("keras_transformer")
@@ -126,19 +125,6 @@ def _rows_of(old: Tokenizer, new: Tokenizer) -> np.ndarray:
     # Roles stay, whatever they are called.
     roles = [*range(NUM_SPECIAL)]
     return np.array(roles + [place.get(name, -1) for name in names])
-
-
-def warn_of_warm_up(recipe: TrainingConfig, steps: int) -> None:
-    """Warn if a training ends while its rate still rises (5.3)."""
-    if steps < recipe.warmup_steps:
-        logger.warning(
-            "%d updates end inside the warm-up of %d, where the learning rate "
-            "still rises: train for longer, or with %s.",
-            *(steps, recipe.warmup_steps),
-            shorter_warm_up(
-                steps, recipe.warmup_steps, recipe.learning_rate_scale
-            ),
-        )
 
 
 def plan_batches(corpus: TokenisedCorpus, recipe: TrainingConfig) -> BatchPlan:

@@ -8,13 +8,11 @@ import math
 import pathlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import keras
 import numpy as np
-import rich.console
-import rich.progress
 import tensorflow as tf
 
 from keras_transformer.config import JobError
@@ -58,7 +56,7 @@ class StepWindow:
 
 @dataclasses.dataclass(eq=False)
 class TrainingDisplay:
-    """A bar on a terminal; and one line a minute, at first more."""
+    """Logs a line a minute, at first more, and keeps its figures."""
 
     model: keras.Model
     begin: Progress  # Where this session begins.
@@ -73,23 +71,10 @@ class TrainingDisplay:
         self.last = self.begin  # When the last line was written.
         self.window = StepWindow(FIGURES)
         self.has_warned = False
-        console = rich.console.Console(stderr=True)
-        self.bar = rich.progress.Progress(
-            rich.progress.BarColumn(),
-            rich.progress.TaskProgressColumn(),
-            rich.progress.TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            redirect_stdout=False,
-            disable=not console.is_terminal,
-        )
-        self.task = self.bar.add_task("training", total=1.0)
-        self.bar.start()
 
     def after_step(self, now: Progress, logs: Mapping[str, Any]) -> None:
         """Take the figures of an update; now and then show them."""
         self.window.append(logs)
-        self.bar.update(self.task, completed=self.estimate(now)[0])
         if self.first is None:
             self.first = now
             seconds = now.seconds - self.begin.seconds
@@ -105,14 +90,14 @@ class TrainingDisplay:
         if self.window.new:
             self.report(now)
 
-    def estimate(self, now: Progress) -> tuple[float, float]:
-        """Estimate the share of the time that is over, and the seconds left."""
+    def seconds_left(self, now: Progress) -> float:
+        """Estimate the time to the last update, or until the minutes end."""
         seconds = now.seconds - self.begin.seconds
         steps = max(now.step - self.begin.step, 1)
         left = (self.steps - now.step) * seconds / steps
         if self.minutes:
             left = min(left, max(60 * self.minutes - now.seconds, 0.0))
-        return now.seconds / max(now.seconds + left, 1e-9), left
+        return left
 
     def report(self, now: Progress) -> None:
         """Log means over the target tokens since the last line, and their rate.
@@ -127,7 +112,7 @@ class TrainingDisplay:
         perplexity = np.exp((np.log(perplexities) * tokens).sum() / total)
         norm = norms.mean() if norms.size else math.nan
         speed = total / max(now.seconds - self.last.seconds, 1e-9)
-        left = datetime.timedelta(seconds=int(self.estimate(now)[1]))
+        left = datetime.timedelta(seconds=int(self.seconds_left(now)))
         # The first step includes tracing, and says nothing of the others.
         ending = "" if now == self.first else f"  {left} left"
         logger.info(
@@ -151,34 +136,29 @@ class TrainingDisplay:
     def warn_of_minutes(self, now: Progress, first: Progress) -> None:
         """Warn once if the minutes end inside the warm-up (5.3)."""
         seconds = now.seconds - first.seconds
-        if not self.minutes or self.has_warned:
-            return
-        if seconds < min(60.0, 15 * self.minutes):  # Too early to tell.
-            return
-        left = 60 * self.minutes - now.seconds
-        steps = now.step + round(left * (now.step - first.step) / seconds)
-        # `warn_of_warm_up` has told of too few steps.
-        if steps < min(self.schedule.warmup_steps, self.steps):
-            self.has_warned = True
-            logger.warning(
-                "At this speed %g minutes end after about %d updates, inside "
-                "the warm-up of %d, where the learning rate still rises: train "
-                "for longer or, in another `run_dir`, with %s.",
-                *(self.minutes, steps, self.schedule.warmup_steps),
-                shorter_warm_up(
-                    steps, self.schedule.warmup_steps, self.schedule.scale
-                ),
-            )
+        # At first it is too early to tell.
+        if self.minutes and seconds >= min(60.0, 15 * self.minutes):
+            left = 60 * self.minutes - now.seconds
+            steps = now.step + round(left * (now.step - first.step) / seconds)
+            # Of too few `steps` it has been told.
+            if steps < self.steps and not self.has_warned:
+                self.has_warned = True
+                warn_of_warm_up(self.schedule, steps)
 
 
-def shorter_warm_up(steps: int, warmup_steps: int, scale: float) -> str:
-    """Advise a warm-up for few updates that keeps the peak of equation 3."""
-    shorter = max(steps // 4, 1)
-    scale *= (shorter / warmup_steps) ** 0.5
-    return (
-        f"`warmup_steps` {shorter} and `learning_rate_scale` {scale:.3g}, "
-        "which keeps the highest rate"
-    )
+def warn_of_warm_up(schedule: TransformerSchedule, steps: int) -> None:
+    """Warn if a training ends while its rate still rises (5.3)."""
+    warmup, shorter = schedule.warmup_steps, max(steps // 4, 1)
+    if steps < warmup:
+        # Keeps the peak of equation 3.
+        scale = schedule.scale * (shorter / warmup) ** 0.5
+        logger.warning(
+            "The training ends after about %d updates, inside the warm-up of "
+            "%d, where the learning rate still rises: train for longer or, in "
+            "another `run_dir`, with `warmup_steps` %d and "
+            "`learning_rate_scale` %.3g, which keeps the highest rate.",
+            *(steps, warmup, shorter, scale),
+        )
 
 
 @dataclasses.dataclass(eq=False)
@@ -271,30 +251,18 @@ class Guard:
         ]
 
 
-def log_count(what: str, seconds: float = 30.0) -> Callable[[int], None]:
-    """Make a function that logs the count it is given every `seconds`."""
-    last = time.monotonic()
-
-    def count(number: int) -> None:
-        nonlocal last
-        if time.monotonic() - last >= seconds:
-            logger.info("%s %s", f"{number:,}", what)
-            last = time.monotonic()
-
-    return count
-
-
 @contextlib.contextmanager
 def heartbeat(what: str, seconds: float = 5.0) -> Iterator[None]:
-    """Log `what` and its duration every `seconds`, until the block ends."""
+    """Log `what` and its duration, ever less often, until the block ends."""
     start = time.monotonic()
     ended = threading.Event()
 
-    def beat() -> None:
-        while not ended.wait(seconds):
+    def beat(wait: float) -> None:
+        while not ended.wait(wait):
             logger.info("%s: %.0f s so far.", what, time.monotonic() - start)
+            wait = min(2 * wait, SECONDS)
 
-    thread = threading.Thread(target=beat, daemon=True)
+    thread = threading.Thread(target=beat, args=(seconds,), daemon=True)
     thread.start()
     try:
         yield

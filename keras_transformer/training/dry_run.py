@@ -27,7 +27,7 @@ from keras_transformer.machine import devices, exhaustion
 from keras_transformer.model import Transformer
 from keras_transformer.settings import with_settings
 from keras_transformer.training import building, preparation, workers
-from keras_transformer.training.display import heartbeat
+from keras_transformer.training.display import heartbeat, warn_of_warm_up
 from keras_transformer.training.request import (
     TRAINING_SETTINGS,
     Session,
@@ -92,7 +92,8 @@ def costs_of(session: Session) -> Table:
         with strategy.scope():
             model = building.build_model(session)
         rows = measured(session, plan, model, strategy.num_replicas_in_sync)
-    building.warn_of_warm_up(session.run.training, session.run.training.steps)
+    schedule = building.schedule_of(session.run)
+    warn_of_warm_up(schedule, session.run.training.steps)
     columns = "  {:<20}{:>14}  {}".format
     lines = (
         row if isinstance(row, str) else columns(*row).rstrip()

@@ -33,9 +33,12 @@ from keras_transformer.training.building import (
     local_copy,
     restore_model,
     schedule_of,
+)
+from keras_transformer.training.display import (
+    Guard,
+    TrainingDisplay,
     warn_of_warm_up,
 )
-from keras_transformer.training.display import Guard, TrainingDisplay
 from keras_transformer.training.preparation import (
     check_beginning,
     prepare,
@@ -216,6 +219,7 @@ def _train(
         validation = Validation(
             *(session.run_dir, run, local_copy(run) if several else model),
             *(tokenizer, prepared.validation, prepared.watched, patience),
+            start,
         )
         if lacks_validation or not is_finished:
             writing = contextlib.closing(Writer(training, validation, stop))
@@ -253,7 +257,7 @@ def _describe(training: Training) -> None:
     )
     if start.step:
         logger.info("Resuming after update %d.", start.step)
-    warn_of_warm_up(training.run.training, training.run.training.steps)
+    warn_of_warm_up(schedule_of(training.run), training.run.training.steps)
 
 
 def _take_steps(
@@ -391,6 +395,5 @@ class Writer:
             self.stop.wanted = True
 
     def close(self) -> None:
-        """Leave the terminal and the files as they should be."""
-        self.display.bar.stop()
+        """Close the files."""
         self.history.close()

@@ -29,7 +29,7 @@ from keras_transformer.runs.run_config import (
     load_vocabulary,
 )
 from keras_transformer.training.building import plan_batches
-from keras_transformer.training.display import heartbeat, log_count
+from keras_transformer.training.display import heartbeat
 from keras_transformer.training.request import Session
 from keras_transformer.training.validation import validation_batches
 
@@ -73,9 +73,16 @@ def prepare(session: Session) -> Prepared:
         )
     with heartbeat("Planning the batches"):
         plan = plan_batches(train, recipe)
+    machine = {"strategy": session.strategy, "minutes": session.minutes}
     if layout.has_begun(run_dir):
         _tell_what_differs(run, plan, run_dir)
-    run = dataclasses.replace(run, plan=plan.checksum())
+        if run.machine not in (None, machine):
+            said = (
+                " and ".join(f"`{n}` {x}" for n, x in about.items())
+                for about in (run.machine, machine)
+            )
+            logger.info("The last session had %s, this one has %s.", *said)
+    run = dataclasses.replace(run, plan=plan.checksum(), machine=machine)
     _describe(run, plan, len(validation))
     batches = validation_batches(
         validation,
@@ -266,7 +273,6 @@ def records_of(
         path,
         # Never drop a validation sentence; a long one is cut later.
         max_length=run.training.max_length if is_train else None,
-        progress=log_count(f"pairs of {split} tokenised"),
     )
     if is_train:
         for said in looking.findings().advice(made.dropped):

@@ -34,19 +34,12 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.machine import files
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging, checkpoints, layout
-from keras_transformer.runs.averaging import (
-    AVERAGE,
-    BEST,
-    LAST,
-    Chosen,
-    final_result,
-)
+from keras_transformer.runs.averaging import AVERAGE, BEST, LAST, Chosen
 from keras_transformer.runs.checkpoints import (
     WEIGHTS_FILE,
     Progress,
     Standing,
     find_best,
-    newest_undamaged,
 )
 from keras_transformer.runs.history import History, draw
 from keras_transformer.runs.run_config import RunConfig
@@ -138,9 +131,10 @@ class Validation:
         batches: tf.data.Dataset,
         sample: Sequence[tuple[str, str]],
         patience: Patience,
+        last: Progress,
     ) -> None:
         self.run_dir, self.run, self.model = run_dir, run, model
-        self.batches, self.patience, self.last = batches, patience, Progress()
+        self.batches, self.patience, self.last = batches, patience, last
         self.sources, self.targets = zip(*sample, strict=True)
         self.translator = Translator(model, tokenizer)
         self.tokenize = evaluation.bleu_tokenizer(run.target_lang)
@@ -179,12 +173,10 @@ class Validation:
         now = dataclasses.replace(now, figures=figures, standing=standing)
         if is_best:
             checkpoints.save_best(self.run_dir, self.model, now)
+        names = {"token_accuracy": "accuracy"}
         history.add(
             now,
-            validation_loss=figures["loss"],
-            validation_perplexity=figures["perplexity"],
-            validation_accuracy=figures["token_accuracy"],
-            validation_bleu=figures["bleu"],
+            **{f"validation_{names.get(n, n)}": x for n, x in figures.items()},
         )
         # Last: a validation that is not in its checkpoint is done again.
         self.last = now
@@ -210,8 +202,15 @@ class Validation:
             if is_unwanted():
                 raise Abandoned
 
+        watching = keras.callbacks.LambdaCallback(on_test_batch_end=leave_off)
+        one_by_one = Batching(parallel=1, progress=leave_off)
         try:
-            return self._measure(what, leave_off)
+            results = self.model.evaluate(
+                self.batches, verbose=0, return_dict=True, callbacks=[watching]
+            )
+            best, _ = self.translator.n_best(
+                self.sources, self.search, one_by_one
+            )
         except Abandoned:
             return None
         except Exception as error:  # Any failure, as said above.
@@ -221,17 +220,7 @@ class Validation:
                 *(what, type(error).__name__, error),
             )
             return None
-
-    def _measure(
-        self, what: str, after_batch: Callable[..., None]
-    ) -> dict[str, float]:
-        watching = keras.callbacks.LambdaCallback(on_test_batch_end=after_batch)
-        results = self.model.evaluate(
-            self.batches, verbose=0, return_dict=True, callbacks=[watching]
-        )
-        one_by_one = Batching(parallel=1, progress=after_batch)
-        found, _ = self.translator.n_best(self.sources, self.search, one_by_one)
-        translations = [hypotheses[0].text for hypotheses in found]
+        translations = [hypotheses[0].text for hypotheses in best]
         bleu = self._bleu(translations)
         names = ("loss", "perplexity", "token_accuracy")
         figures = {name: float(results[name]) for name in names}
@@ -261,11 +250,11 @@ class Validation:
         """
         run_dir = self.run_dir
         layout.check_lock(run_dir)
-        result = final_result(run_dir)
+        result = averaging.final_result(run_dir)
         chosen = averaging.choose_average(run_dir, self.run)
         # A later session may ask for another `average`.
         if result is None or result.averaged not in (0, chosen.averaged):
-            self._compare(chosen, last)
+            self._keep_better(chosen, last)
             try:
                 logger.info("Wrote %s.", draw(run_dir))
             except UserError as error:  # A picture is no reason to fail.
@@ -277,53 +266,53 @@ class Validation:
             *[shlex.quote(str(run_dir))] * 3,
         )
 
-    def _compare(self, chosen: Chosen, last: list[np.ndarray]) -> None:
+    def _keep_better(self, chosen: Chosen, last: list[np.ndarray]) -> None:
         """Write the best after validation, or the average if that fails."""
-        recipe = self.run.training
-        model = chosen.load(self.run, purpose="Validating")
-        newest, state = newest_undamaged(self.run_dir, 1)[0]
-        known = Progress.of(state).figures
-        weights = {LAST: last, AVERAGE: model.get_weights()}
-        made_of = {LAST: (newest.name,), AVERAGE: chosen.checkpoints}
-        called = {LAST: "last weights", AVERAGE: chosen.averages}
-        # An average of one has the last weights.
-        figures = {
-            LAST: known,
-            AVERAGE: known if chosen.averaged == 1 else None,
+        recipe, model = self.run.training, chosen.load(self.run)
+        newest = chosen.checkpoints[-1]
+        step = checkpoints.step_of(pathlib.Path(newest))
+        known = self.last.figures if self.last.step == step else None
+        # Weights, the checkpoints they are of, and their figures if known.
+        made = {
+            AVERAGE: (
+                *(model.get_weights(), chosen.checkpoints),
+                known if chosen.averaged == 1 else None,
+            ),
+            LAST: (last, (newest,), known),
         }
-        best = None
-        if recipe.patience:
-            best = find_best(self.run_dir, self.patience.standing)
-        if best and best[1].step != state["step"]:
-            path, progress = best
-            model.load_weights(path / WEIGHTS_FILE)
-            weights[BEST], made_of[BEST] = model.get_weights(), (path.name,)
-            called[BEST], figures[BEST] = "best weights", progress.figures
-        for which, found in figures.items():
-            if not found:
-                self.model.set_weights(weights[which])
-                figures[which] = self.measure(called[which])
-        measured = {which: found for which, found in figures.items() if found}
-        by, better = recipe.patience_on if recipe.patience else "loss", AVERAGE
+        standing = self.patience.standing
+        best = recipe.patience and find_best(self.run_dir, standing)
+        if best and best[1].step != step:
+            model.load_weights(best[0] / WEIGHTS_FILE)
+            names = (best[0].name,)
+            made[BEST] = model.get_weights(), names, best[1].figures
+        measured = {}
+        for which, (weights, _, figures) in made.items():
+            if not figures:
+                self.model.set_weights(weights)
+                figures = self.measure(f"{which} weights")
+            if figures:
+                measured[which] = figures
+        by = recipe.patience_on if recipe.patience else "loss"
+        if len({figures["bleu"] for figures in measured.values()}) == 1:
+            by = "loss"
+        # Among equals the average, the first, wins, as in the paper.
+        better = AVERAGE
         if measured.keys() >= {AVERAGE, LAST}:
-            if len({found["bleu"] for found in measured.values()}) == 1:
-                by = "loss"
-            # Among equals the average wins, as in the paper.
-            order = [x for x in (AVERAGE, LAST, BEST) if x in measured]
-            better = min(order, key=lambda which: badness(measured[which], by))
-        model.set_weights(weights[better])
+            better = min(measured, key=lambda x: badness(measured[x], by))
+        weights, names, _ = made[better]
+        model.set_weights(weights)
         path = self.run_dir / layout.FINAL_FILE
         with files.whole(path) as partial:
             model.save_weights(partial)
         result = dataclasses.replace(
             chosen,
-            step=state["step"],
+            step=step,
             better=better,
-            checkpoints=made_of[better],
+            checkpoints=names,
             validation=measured,
             weights=files.checksum(path),
             by=by,
-            is_final=True,
         )
         result.save()
         logger.info("Wrote %s, the %s.", path, result.sentence())

@@ -148,21 +148,22 @@ def test_a_step_that_is_damaged_again_is_put_aside_again(run_dir):
     assert aside.exists() and not (aside / "of-before").exists()
 
 
-def test_a_checkpoint_that_goes_meanwhile_is_not_called_damaged(
-    run_dir, caplog, monkeypatch
-):
-    checksum = files.checksum
-
-    def check(path):
-        # As a training beside does: `_slim`, or the removal of the oldest.
-        if path.parent.name == "step-000000003" and path.exists():
-            shutil.rmtree(path.parent)
-        return checksum(path)
-
-    monkeypatch.setattr(files, "checksum", check)
-    found = checkpoints.newest_undamaged(run_dir, 2)
-    assert [state["step"] for _, state in found] == [1, 2]
-    assert not caplog.text
+def test_a_checkpoint_without_what_resuming_needs_is_an_older_one(tmp_path):
+    """A kill, or a copy of a backup over a run, leaves such a one anywhere."""
+    model = make_tiny_model(seed=1)
+    folder = tmp_path / "checkpoints"
+    for step in range(1, 8):
+        checkpoints.save_checkpoint(tmp_path, model, Progress(step), keep=5)
+    whole = ["model.weights.h5", "state.json", "training.npz"]
+    for step in (3, 4, 5, 6, 7):
+        files_of = sorted((folder / f"step-{step:09d}").iterdir())
+        names = [path.name for path in files_of]
+        assert names == whole[: 2 + (step > 5)]
+    (folder / "step-000000007" / "training.npz").unlink()
+    assert checkpoints.restore_checkpoint(tmp_path, model).step == 6
+    checkpoints.save_checkpoint(tmp_path, model, Progress(8), keep=5)
+    found = checkpoints.newest_undamaged(tmp_path, 5)
+    assert [state["step"] for _, state in found] == [3, 4, 5, 6, 8]
 
 
 def test_no_flipped_bit_of_a_state_is_believed(run_dir):

@@ -97,24 +97,6 @@ def test_a_directory_that_was_removed_is_held_no_more(tmp_path, is_begun_anew):
     assert is_begun_anew == (run_dir / "training.lock").exists()
 
 
-def test_the_file_of_somebody_else_is_locked_too(tmp_path, monkeypatch):
-    """Another user may train in the same directory."""
-    real = os.open
-
-    def refused(path, flags, *mode):
-        if flags & os.O_RDWR:
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        return real(path, flags, *mode)
-
-    with layout.only_writer(tmp_path):
-        monkeypatch.setattr(layout.os, "open", refused)
-        assert_is_held(tmp_path, "is in use by process")
-    (tmp_path / "training.lock").write_text("")  # Left by a killed process.
-    with layout.only_writer(tmp_path):
-        monkeypatch.undo()
-        assert_is_held(tmp_path, "is in use by another")
-
-
 @pytest.mark.parametrize(
     ("number", "is_told"),
     [(errno.ENOLCK, True), (524, True), (errno.EBADF, True), (errno.EIO, None)],

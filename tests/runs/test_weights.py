@@ -31,7 +31,7 @@ def test_a_mean_needs_several_models(tmp_path):
 
 def test_a_report_has_what_was_chosen_and_how_it_is_used():
     steps = ("step-000000003", "step-000000005")
-    own = Chosen(steps, 0x2BC, "average")
+    own = Chosen(steps, 0x2BC)
     alone = Weights(precision="int8", shortlist="words.tsv", chosen=(own,))
     assert alone.identity == "step-000000003 step-000000005 000002bc"
     of_own = dict(precision="int8", checkpoints=[*steps])
@@ -39,7 +39,7 @@ def test_a_report_has_what_was_chosen_and_how_it_is_used():
         of_own, weights=alone.identity, shortlist="words.tsv"
     )
 
-    other = Chosen(steps[:1], 0xD, "last", run_dir=pathlib.Path("runs/b"))
+    other = Chosen(steps[:1], 0xD, run_dir=pathlib.Path("runs/b"))
     both = Weights(ensemble=["runs/b"], chosen=(own, other))
     assert both.identity == (
         f"{alone.identity} + step-000000003 0000000d, mean of probabilities"

@@ -236,8 +236,7 @@ def test_a_version_is_explained_by_its_own_weights_or_not_at_all(monkeypatch):
     monkeypatch.setattr(Run, "chosen", lambda self: now)
     explain = explainer(pathlib.Path("runs/mine"))
     now, later = (
-        Weights(chosen=(Chosen((step,), 7, ""),))
-        for step in ("step-3", "step-4")
+        Weights(chosen=(Chosen((step,), 7),)) for step in ("step-3", "step-4")
     )
     assert "<p>read 1 times" in explain("Hund", "step-3 00000007")
     assert "<p>read 1 times" in explain("Hund", "step-3 00000007")

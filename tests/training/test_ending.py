@@ -6,6 +6,7 @@ import pytest
 from sample_runs import TINY, make_run, make_tiny_model, write_tiny_run
 
 from keras_transformer.runs import averaging
+from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import validation
 from keras_transformer.translation import evaluation
@@ -25,7 +26,7 @@ def finish(run_dir, found, **recipe):
     watched = [("x", "ein Hund und eine Katze")]
     ending = validation.Validation(
         *(run_dir, run, make_tiny_model(0), None, None, watched),
-        validation.Patience(run.training, None),
+        *(validation.Patience(run.training, None), Progress(3)),
     )
     ending.measure = found.__getitem__
     ending.finish(make_tiny_model(5).get_weights())
@@ -37,7 +38,7 @@ def finish(run_dir, found, **recipe):
 )
 def test_equal_bleu_lets_the_loss_decide(tmp_path, bleu, better):
     found = {
-        "average of the last 3 checkpoints": {"loss": 2.5, "bleu": bleu[0]},
+        "average weights": {"loss": 2.5, "bleu": bleu[0]},
         "last weights": {"loss": 1.5, "bleu": bleu[1]},
     }
     result = finish(tmp_path, found, patience=3, patience_on="bleu")
@@ -57,6 +58,6 @@ def test_references_without_four_words_are_told_of_once(
     assert (evaluation.bleu(references, references).value == 0) == is_told
     pairs = [("x", reference) for reference in references]
     run = make_run(TINY)
-    validation.Validation(None, run, None, None, None, pairs, None)
+    validation.Validation(None, run, None, None, None, pairs, None, None)
     told = [text for text in caplog.messages if "BLEU is always 0" in text]
     assert len(told) == is_told

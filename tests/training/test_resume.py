@@ -64,8 +64,6 @@ ENDS = {
         kill("-watched.json", 1),  # and of what validation watches.
         *[kill(WRITE, event) for event in (2 + 2, 13 + 4, 11 + 9, 11 + 10)],
         kill("-old-", 1),  # An old checkpoint is half gone.
-        # One loses its moments: the state without them is written, or renamed.
-        *[kill("-state.json", event) for event in (1, 3)],
         PRESS_CTRL_C,
         *[kill_somewhere(seed) for seed in (1, 2, 4)],
     ],

@@ -71,8 +71,6 @@ def test_steps_are_read_by_ten_in_one_transfer_for_each_reader(
         *(model, Progress(), History(tmp_path, 0), 41, None),
         TransformerSchedule(16),
     )
-    display.bar.disable = False  # As on a terminal.
-    display.bar.console.file = open(tmp_path / "screen", "w")
     guard, so_far = Guard(tmp_path, model, None, None), []
 
     def after_step(now, logs):
