@@ -370,9 +370,3 @@ class Run:
         if self.weights.ensemble:
             others = f", ensemble={[*map(str, self.weights.ensemble)]}"
         return f"Run({str(self.path)!r}{others})"
-
-    def _repr_html_(self) -> str:
-        """Show the run in a notebook: a few lines, and its curve."""
-        from keras_transformer.runs import history
-
-        return history.as_html(self.path, self.config)

@@ -1,10 +1,7 @@
 """The learning curve: `logs/history.csv`, TensorBoard's logs, pictures."""
 
-import base64
-import contextlib
 import csv
 import functools
-import html
 import io
 import logging
 import os
@@ -14,10 +11,7 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from keras_transformer.config import UserError
 from keras_transformer.machine import extras, files
-from keras_transformer.presets import parameters
-from keras_transformer.runs.averaging import final_result
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.layout import (
     CURVE_FILE,
@@ -25,7 +19,6 @@ from keras_transformer.runs.layout import (
     LOGS,
     check_lock,
 )
-from keras_transformer.runs.run_config import RunConfig
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,16 +54,8 @@ class History:
         self.path = pathlib.Path(run_dir) / LOGS / HISTORY_FILE
         folder = self.path.parent
         folder.mkdir(parents=True, exist_ok=True)
-        found = read_history(run_dir)
-        rows = [row for row in found if row["step"] <= step]
-        events = [*folder.glob("events.out.tfevents.*")]
+        rows = [row for row in read_history(run_dir) if row["step"] <= step]
         self.writer = tf.summary.create_file_writer(str(folder))
-        if len(rows) < len(found):  # TensorBoard would show them all.
-            for row in rows:
-                self._show(**row)
-            self.writer.flush()
-            for path in events:
-                path.unlink()
         lines = (_line({**row, "step": int(row["step"])}) for row in rows)
         names = _line(dict(zip(HISTORY_FIELDS, HISTORY_FIELDS, strict=True)))
         files.write_text(self.path, "".join([names, *lines]))
@@ -82,13 +67,10 @@ class History:
         row["minutes"] = f"{progress.seconds / 60:.3f}"
         with open(self.path, "a", newline="", encoding="utf-8") as file:
             file.write(_line({"step": progress.step, **row}))
-        self._show(progress.step, **values)
-        self.writer.flush()
-
-    def _show(self, step: float, minutes: float = 0.0, **values: float) -> None:
-        with self.writer.as_default(step=int(step)):
+        with self.writer.as_default(step=progress.step):
             for name, value in values.items():
                 tf.summary.scalar(name, value)
+        self.writer.flush()
 
     def close(self) -> None:
         """Close TensorBoard's file."""
@@ -169,52 +151,7 @@ def draw(run_dir: str | os.PathLike) -> pathlib.Path:
     return path
 
 
-def as_html(run_dir: pathlib.Path, run: RunConfig) -> str:
-    """Show a run in a notebook: a few lines and, with matplotlib, its curve."""
-    history = read_history(run_dir)
-    rows = "".join(
-        f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
-        f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
-        for name, value in _summary(run_dir, run, history).items()
-    )
-    curve = ""
-    if history:
-        with contextlib.suppress(UserError):  # There may be no matplotlib.
-            picture = base64.b64encode(_as_png(plot(run_dir), dpi=72)).decode()
-            curve = (
-                "<img alt='learning curve' "
-                f"src='data:image/png;base64,{picture}'>"
-            )
-    return f"<table>{rows}</table>{curve}"
-
-
-def _summary(
-    run_dir: pathlib.Path, run: RunConfig, history: list[dict[str, float]]
-) -> dict[str, str]:
-    summary = {
-        "run": str(run_dir),
-        "preset": f"{run.preset}, {parameters(run.model):,} parameters",
-        "corpus": f"{run.corpus}, {run.source_lang} to {run.target_lang}",
-        "vocabulary": f"{run.model.vocab_size:,} pieces",
-    }
-    if history:
-        step, minutes = int(history[-1]["step"]), history[-1]["minutes"]
-        summary["trained"] = (
-            f"{step:,} of {run.training.steps:,} updates in {minutes:.1f} "
-            "minutes"
-        )
-    if validated := [row for row in history if "validation_bleu" in row]:
-        last = validated[-1]
-        summary["validation"] = (
-            f"loss {last['validation_loss']:.3f}, BLEU "
-            f"{last['validation_bleu']:.1f} (greedy, a sample)"
-        )
-    if result := final_result(run_dir):
-        summary["weights"] = result.sentence()
-    return summary
-
-
-def _as_png(figure: "Figure", dpi: float | None = None) -> bytes:
+def _as_png(figure: "Figure") -> bytes:
     picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=dpi)
+    figure.savefig(picture, format="png")
     return picture.getvalue()

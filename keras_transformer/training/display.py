@@ -27,7 +27,6 @@ from keras_transformer.runs.layout import LOGS
 logger = logging.getLogger("keras_transformer")
 SECONDS = 60.0  # Between two lines of the log, at most.
 FIGURES = ("tokens", "batch_loss", "batch_perplexity", "gradient_norm")
-SHOWN_PAIRS = 3  # Of a bad batch.
 
 
 class StepWindow:
@@ -222,9 +221,6 @@ class Guard:
         with files.open_whole(path) as file:
             for pair in pairs:
                 file.write("\t".join(pair).encode() + b"\n")
-        for source, target in pairs[:SHOWN_PAIRS]:
-            logger.error("    source %s", source)
-            logger.error("    target %s", target)
         kept = list_checkpoints(self.run_dir)
         last = f"is {kept[-1]}" if kept else "was not written yet"
         raise JobError(

@@ -121,7 +121,7 @@ def test_history_forgets_what_came_after_the_resumed_step(tmp_path):
     assert {
         name: [event.step for event in shown.Tensors(name)]
         for name in shown.Tags()["tensors"]
-    } == {"loss": [10, 20], "validation_bleu": [25]}
+    } == {"loss": [10, 20, 30], "validation_bleu": [25]}
 
 
 def test_a_row_that_was_cut_short_is_passed_over(tmp_path):
