@@ -4,6 +4,7 @@ Every score carries a signature, which says how it was computed.
 """
 
 import dataclasses
+import errno
 import itertools
 import json
 import logging
@@ -167,17 +168,25 @@ def evaluate(
     lowercase: bool,
     tokenize: str,
 ) -> Evaluation:
-    """Translate a test set, score it, and write all to a folder."""
-    for old in folder.glob("reference*.txt"):  # There may be fewer now.
-        old.unlink()
-    # An unwritable place shows before the work.
-    _write_texts(folder, test_set.texts())
+    """Translate a test set, score it, and write all to a folder, if it can."""
+    can_write = True
+    try:
+        for old in folder.glob("reference*.txt"):  # There may be fewer now.
+            old.unlink()
+        _write_texts(folder, test_set.texts())
+    except OSError as error:
+        if error.errno not in (errno.EROFS, errno.EACCES):
+            raise
+        said = "Nothing is written to %s (%s): the scores are only shown."
+        logger.warning(said, folder, error.strerror)
+        can_write = False
     translations, speed = translate(
         translator, test_set.sources, search, batching
     )
     scores = folder / SCORES_FILE
-    scores.unlink(missing_ok=True)  # They would be of other translations.
-    _write_texts(folder, {"translation": translations})
+    if can_write:
+        scores.unlink(missing_ok=True)  # They would be of other translations.
+        _write_texts(folder, {"translation": translations})
     scored = score(
         translations,
         test_set.references,
@@ -185,15 +194,18 @@ def evaluate(
         lowercase,
         tokenize,
     )
-    result = dataclasses.replace(scored, **speed, folder=folder)
+    result = dataclasses.replace(
+        scored, **speed, folder=folder if can_write else None
+    )
     report = {
         **test_set.about,
         "search": dataclasses.asdict(search),
         **translator.weights.report(),
         **result.report(),
     }
-    files.write_text(scores, f"{json.dumps(report, indent=2)}\n")
-    logger.info("Wrote texts and scores to %s.", folder)
+    if can_write:
+        files.write_text(scores, f"{json.dumps(report, indent=2)}\n")
+        logger.info("Wrote texts and scores to %s.", folder)
     references = itertools.chain(*test_set.references)
     if said := caution(result.bleu.value, references, tokenize):
         logger.warning(said)

@@ -1,6 +1,8 @@
 """`keras-transformer evaluate`: scores, reports, and what it refuses."""
 
+import errno
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -168,6 +170,18 @@ def test_an_evaluation_that_fails_keeps_the_results_before_it(
     monkeypatch.setattr(evaluation, "translate", interrupt)
     assert run("evaluate", run_dir) == 130
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_run_that_cannot_be_written_is_scored(
+    run_dir, monkeypatch, caplog, capsys
+):
+    closed = OSError(errno.EROFS, os.strerror(errno.EROFS))
+    monkeypatch.setattr(
+        evaluation, "_write_texts", mock.Mock(side_effect=closed)
+    )
+    assert run("evaluate", run_dir) == 0
+    assert "Nothing is written to" in caplog.text
+    assert "BLEU" in capsys.readouterr().out
 
 
 def test_translations_outlive_an_interrupt_while_they_are_scored(
