@@ -362,8 +362,8 @@ class Run:
         from keras_transformer.runs.averaging import choose
 
         average = self.weights.average
-        found = [choose(path, run, average) for path, run in self.runs]
-        return dataclasses.replace(self.weights, chosen=tuple(found))
+        chosen = [choose(path, run, average) for path, run in self.runs]
+        return dataclasses.replace(self.weights, chosen=tuple(chosen))
 
     def __repr__(self) -> str:
         others = ""

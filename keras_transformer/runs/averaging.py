@@ -196,16 +196,16 @@ def choose_average(
             f"{run_dir} has no checkpoint yet; train until it has written one."
         )
     wanted = average or run.training.average
-    found = newest_undamaged(run_dir, wanted)
-    if len(found) < wanted:
+    newest = newest_undamaged(run_dir, wanted)
+    if len(newest) < wanted:
         logger.warning(
             "Averaging only %d checkpoints instead of %d: %s has no more.",
-            *(len(found), wanted, run_dir),
+            *(len(newest), wanted, run_dir),
         )
     return Chosen(
-        tuple(path.name for path, _ in found),
-        found[-1][1]["files"][WEIGHTS_FILE],
-        averaged=len(found),
+        tuple(path.name for path, _ in newest),
+        newest[-1][1]["files"][WEIGHTS_FILE],
+        averaged=len(newest),
         run_dir=run_dir,
     )
 

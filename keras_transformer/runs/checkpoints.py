@@ -86,12 +86,12 @@ def list_checkpoints(
 ) -> list[pathlib.Path]:
     """List checkpoints, or the `"best"` of `save_best`, oldest first."""
     folder = pathlib.Path(run_dir) / CHECKPOINTS
-    found = [
+    paths = [
         path
         for path in folder.glob(f"{kind}-*")
         if re.fullmatch(rf"{kind}-\d+", path.name)
     ]
-    return sorted(found, key=step_of)
+    return sorted(paths, key=step_of)
 
 
 def save_checkpoint(
@@ -239,10 +239,8 @@ def _check_space(
 ) -> None:
     """Fail before the first byte: HDF5 may crash the process on a full disk."""
     # HDF5 adds some 2.5 kB to every variable.
-    needed = sum(
-        1.1 * int(np.prod(v.shape)) * np.dtype(v.dtype).itemsize + 4096
-        for v in variables
-    )
+    sizes = (np.prod(v.shape) * np.dtype(v.dtype).itemsize for v in variables)
+    needed = sum(1.1 * size + 4096 for size in sizes)
     if shutil.disk_usage(folder).free < needed:
         reason = os.strerror(errno.ENOSPC)
         raise OSError(errno.ENOSPC, reason, str(folder.parent))
@@ -266,26 +264,26 @@ def newest_undamaged(
 
     Each has the file `needed`. It raises `UserError` if all are damaged.
     """
-    found: list[tuple[pathlib.Path, dict[str, Any]]] = []
+    undamaged: list[tuple[pathlib.Path, dict[str, Any]]] = []
     for path in reversed(list_checkpoints(run_dir)):
         damage = _damage(path)
         if not damage and (path / needed).exists():
-            found.append((path, _read_state(path)))
+            undamaged.append((path, _read_state(path)))
         elif damage and path.exists():
             logger.warning(
                 "Skipping the damaged checkpoint %s (%s); the one before it "
                 "is used, so results may differ from before.",
                 *(path, damage),
             )
-        if len(found) == count:
+        if len(undamaged) == count:
             break
-    if not found:
+    if not undamaged:
         raise UserError(
             f"Every checkpoint in {pathlib.Path(run_dir) / CHECKPOINTS} with a "
             f"{needed} is damaged; restore one from a copy, or train in a new "
             "directory."
         )
-    return found[::-1]
+    return undamaged[::-1]
 
 
 def _read_state(path: pathlib.Path) -> dict[str, Any]:

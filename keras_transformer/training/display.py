@@ -48,9 +48,9 @@ class StepWindow:
 
         They are float64 `(steps, names)`.
         """
-        found = tf.stack(self.new).numpy() if self.new else np.zeros(0)
+        figures = tf.stack(self.new).numpy() if self.new else np.zeros(0)
         self.new = []
-        return found.astype("float64").reshape(-1, len(self.names))
+        return figures.astype("float64").reshape(-1, len(self.names))
 
 
 @dataclasses.dataclass(eq=False)

@@ -87,7 +87,7 @@ class Training:
         }
         return [name for name, is_reached in reached.items() if is_reached]
 
-    def lacks_validation(self) -> bool:
+    def must_validate_first(self) -> bool:
         """Tell whether a kill came between a checkpoint and its validation."""
         step = self.start.step
         # `result.json` is written only after the last validation.
@@ -212,7 +212,7 @@ def _train(
     training = Training(session, tokenizer, plan, model, start, patience)
     _describe(training)
     is_finished = workers.any_wishes(strategy, bool(training.limits()))
-    lacks_validation = is_chief and training.lacks_validation()
+    must_validate_first = is_chief and training.must_validate_first()
     stop, writing = Stop(session.minutes), contextlib.nullcontext()
     if is_chief:
         several = workers.are_several(strategy)
@@ -221,10 +221,10 @@ def _train(
             *(tokenizer, prepared.validation, prepared.watched, patience),
             start,
         )
-        if lacks_validation or not is_finished:
+        if must_validate_first or not is_finished:
             writing = contextlib.closing(Writer(training, validation, stop))
     with stop.listening(), writing as writer:
-        if lacks_validation:
+        if must_validate_first:
             writer.validate(start)
         if not is_finished:
             _take_steps(training, stop, writer)

@@ -211,8 +211,8 @@ def _vocabulary_of_initial(
     averaging.choose(source, begun)  # Refuses one without weights.
     if given:
         return given
-    found = load_vocabulary(source, begun).with_symbols(run.symbols or ())
-    return found.with_symbols(_lacking_tags(run.corpus, found))
+    vocabulary = load_vocabulary(source, begun).with_symbols(run.symbols or ())
+    return vocabulary.with_symbols(_lacking_tags(run.corpus, vocabulary))
 
 
 def _take_up(
@@ -327,8 +327,8 @@ def _describe(run: RunConfig, plan: BatchPlan, validated: int) -> None:
     )
     share = recipe.validation_share
     held_out = f", held out of {run.train_split}" if share else ""
-    found = run.validation_split, validated, held_out
-    logger.info("%s: %d pairs to validate on%s.", *found)
+    said = "%s: %d pairs to validate on%s."
+    logger.info(said, run.validation_split, validated, held_out)
     if largest > recipe.batch_tokens:
         logger.warning(
             "Some pairs are longer than `batch_tokens` %d: each is a batch of "

@@ -229,12 +229,12 @@ def understand(**arguments: Any) -> Session:
 
 def _recipe_beside(given: Mapping[str, Any]) -> dict[str, Any]:
     """Take a recipe, without a shape if the run has another's weights."""
-    found = recipe(given["recipe"])
+    given_by_recipe = recipe(given["recipe"])
     if "init_from" in given:
         for field in dataclasses.fields(ModelConfig):
             if field.name != "dropout":
-                found.pop(field.name, None)
-    return found
+                given_by_recipe.pop(field.name, None)
+    return given_by_recipe
 
 
 def _opened(session: Session, begun: RunConfig | None) -> Corpus | None:
@@ -360,16 +360,16 @@ def recipe(name: str) -> dict[str, Any]:
     known = recipes()
     if name not in known:
         raise SettingError("recipe", f"one of {', '.join(known)}", name)
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for word in shlex.split(known[name], comments=True):
         if word.startswith("--"):
             argument = word[2:].replace("-", "_")
-            found[argument] = True
+            arguments[argument] = True
         elif argument in SETTINGS:
-            found[argument] = kind_of(SETTINGS[argument])(word)
+            arguments[argument] = kind_of(SETTINGS[argument])(word)
         else:
-            found[argument] = word
-    return found
+            arguments[argument] = word
+    return arguments
 
 
 def recipes() -> dict[str, str]:

@@ -225,13 +225,6 @@ def test_equal_bleu_is_no_end_while_the_loss_falls():
     assert waiting.count(12, {"loss": 9.0, "bleu": 0.5})
 
 
-def test_a_tie_with_a_checkpoint_that_noted_no_loss_is_not_won():
-    before = Standing(2, 0.0, 1, "bleu")
-    assert not make_patience(9, "bleu", before).count(
-        4, {"loss": 5.0, "bleu": 0.0}
-    )
-
-
 def test_damaged_best_weights_are_passed_over_with_a_word(tmp_path, caplog):
     session(tmp_path, LOSSES)
     path, found = find_best(tmp_path, Standing(8))

@@ -155,7 +155,7 @@ class Workers:
         ]
         self.processes = []
         for i in range(count):
-            self.logs[i].touch()
+            self.logs[i].write_text("")  # Not that of workers before.
             process = Program(
                 *("tests/support/watch_writes.py", run_dir, self.reports[i]),
                 *arguments(corpus, run_dir, steps),
@@ -177,7 +177,7 @@ class Workers:
 
     def end(self):
         """Wait for all; returns their exit codes and logs."""
-        codes = [process.wait(timeout=100) for process in self.processes]
+        codes = [process.wait(timeout=300) for process in self.processes]
         return codes, [log.read_text() for log in self.logs]
 
 
