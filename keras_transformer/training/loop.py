@@ -47,7 +47,7 @@ from keras_transformer.training.preparation import (
 from keras_transformer.training.request import Session
 from keras_transformer.training.validation import Patience, Validation
 
-# A training sets the process's seeds, so another thread's waits for its end.
+# One training at a time, since it sets the process's seeds.
 _training = threading.Lock()
 # Several workers ask each other so seldom whether to stop, in updates.
 STOP_EVERY = 10
@@ -155,23 +155,38 @@ def train(session: Session) -> None:
         return
     devices.let_memory_grow()
     devices.log_devices()
-    with _training, exhaustion.explained(session.less_memory, session.run_dir):
-        strategy = workers.make_strategy(session.strategy)
-        held = contextlib.nullcontext()
-        if workers.is_chief(strategy):
-            check_beginning(session)
-            held = layout.only_writer(session.run_dir)
-        with (
-            held,
-            workers.lost_worker_told(strategy),
-            keras_internals.gradients_forgotten(),
-        ):
-            stopped = _train(session, strategy)
-            workers.end_together(strategy)
+    if not _training.acquire(blocking=False):
+        raise UserError(
+            "Expected one training at a time in a process, since it sets the "
+            "process's seeds, received a second one; wait until the first "
+            "ends, or start another process."
+        )
+    try:
+        with exhaustion.explained(session.less_memory, session.run_dir):
+            stopped = _train_alone_or_together(session)
+    finally:
+        _training.release()
     if stopped == signal.SIGINT:
         raise KeyboardInterrupt
     if stopped:
         raise SystemExit(0)
+
+
+def _train_alone_or_together(session: Session) -> signal.Signals | None:
+    """Join the other workers, if any; as the chief, hold the run directory."""
+    strategy = workers.make_strategy(session.strategy)
+    held = contextlib.nullcontext()
+    if workers.is_chief(strategy):
+        check_beginning(session)
+        held = layout.only_writer(session.run_dir)
+    with (
+        held,
+        workers.lost_worker_told(strategy),
+        keras_internals.gradients_forgotten(),
+    ):
+        stopped = _train(session, strategy)
+        workers.end_together(strategy)
+    return stopped
 
 
 def _say_it_is_over(session: Session) -> None:
