@@ -41,7 +41,7 @@ def run_of(model=None, training=None, **changes):
 
 def test_a_run_keeps_no_function():
     with pytest.raises(UserError, match="`activation` to be a name that conf"):
-        run_of({"activation": len})
+        RunConfig.from_preset(corpus="demo", activation=lambda x: x)
 
 
 def test_a_run_comes_back_as_it_was_saved(tmp_path):
