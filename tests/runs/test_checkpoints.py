@@ -79,40 +79,6 @@ def _interrupt(*_):
     raise KeyboardInterrupt
 
 
-def test_only_the_newest_checkpoints_are_kept(tmp_path):
-    model = make_tiny_model(seed=1)
-    for step in (5, 10, 100, 20):
-        checkpoints.save_checkpoint(tmp_path, model, Progress(step), keep=3)
-    names = [path.name for path in checkpoints.list_checkpoints(tmp_path)]
-    assert names == ["step-000000010", "step-000000020", "step-000000100"]
-
-
-def test_a_write_that_fails_leaves_nothing_and_hides_nothing(
-    run_dir, monkeypatch
-):
-    def full(*args, **kwargs):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(checkpoints.np, "savez", full)
-    with pytest.raises(OSError, match="No space left"):
-        checkpoints.save_checkpoint(run_dir, make_tiny_model(4), Progress(4))
-    names = {path.name for path in (run_dir / "checkpoints").iterdir()}
-    assert names == {"step-000000001", "step-000000002", "step-000000003"}
-
-
-def test_what_a_killed_process_left_is_removed(run_dir):
-    (run_dir / "logs").mkdir()
-    whole = sorted(run_dir.rglob("*"))
-    folder = run_dir / "checkpoints" / ".partial-step-000000009"
-    folder.mkdir()
-    (folder / "training.npz").write_bytes(b"PK")
-    (run_dir / "logs" / ".partial-history.csv").write_text("step")
-    (run_dir / ".partial-final.weights.h5").write_bytes(b"")
-    assert len(checkpoints.list_checkpoints(run_dir)) == 3  # Not the fourth.
-    files.remove_leftovers(run_dir, run_dir / "checkpoints", run_dir / "logs")
-    assert sorted(run_dir.rglob("*")) == whole
-
-
 @pytest.mark.parametrize(
     "file", ["model.weights.h5", "training.npz", "state.json"]
 )

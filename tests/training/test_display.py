@@ -142,18 +142,6 @@ def test_a_row_that_was_cut_short_is_passed_over(tmp_path):
     assert [row["step"] for row in rows] == [10, 23]
 
 
-def test_a_history_of_before_there_were_norms_goes_on(tmp_path):
-    (tmp_path / "logs").mkdir()
-    path = tmp_path / "logs" / "history.csv"
-    path.write_text("step,minutes,loss\r\n10,1.000,2.5\r\n", newline="")
-    history = History(tmp_path, step=10)
-    history.add(Progress(20, 120.0), gradient_norm=0.5)
-    assert read_history(tmp_path) == [
-        {"step": 10, "minutes": 1, "loss": 2.5},
-        {"step": 20, "minutes": 2, "gradient_norm": 0.5},
-    ]
-
-
 def test_training_stops_when_its_minutes_are_over():
     assert not Stop(2.0).is_due(Progress(5, 119.0))
     assert Stop(2.0).is_due(Progress(6, 120.0))
