@@ -332,7 +332,7 @@ def _unknown(name: str) -> UserError:
 _warn_once = functools.cache(logger.warning)  # Verbs read it several times.
 
 
-def _known(kind: type, fields: Mapping[str, Any]) -> tuple[dict, dict]:
+def _known(kind: Any, fields: Mapping[str, Any]) -> tuple[dict, dict]:
     """Part what a class has fields for from what else is on."""
     names = {field.name for field in dataclasses.fields(kind)}
     known = {name: x for name, x in fields.items() if name in names}

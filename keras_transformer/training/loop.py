@@ -175,7 +175,7 @@ def train(session: Session) -> None:
 def _train_alone_or_together(session: Session) -> signal.Signals | None:
     """Join the other workers, if any; as the chief, hold the run directory."""
     strategy = workers.make_strategy(session.strategy)
-    held = contextlib.nullcontext()
+    held: contextlib.AbstractContextManager = contextlib.nullcontext()
     if workers.is_chief(strategy):
         check_beginning(session)
         held = layout.only_writer(session.run_dir)
@@ -228,7 +228,8 @@ def _train(
     _describe(training)
     is_finished = workers.any_wishes(strategy, bool(training.limits()))
     must_validate_first = is_chief and training.must_validate_first()
-    stop, writing = Stop(session.minutes), contextlib.nullcontext()
+    stop = Stop(session.minutes)
+    writing: contextlib.AbstractContextManager = contextlib.nullcontext()
     if is_chief:
         several = workers.are_several(strategy)
         validation = Validation(
