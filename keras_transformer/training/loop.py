@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
@@ -289,9 +289,6 @@ def _take_steps(
     theirs = keras.callbacks.CallbackList(
         callbacks, model=model, verbose=0, epochs=1, steps=left
     )
-    # Keras turns all logs into floats, and so waits for the device. Only
-    # callbacks that look at steps cause that here.
-    look_at_steps = _look_at_steps(callbacks)
     model.stop_training = False
     model.make_train_function()
     model.reset_metrics()
@@ -317,23 +314,12 @@ def _take_steps(
         now = Progress(now.step + 1, seconds)
         if writer:
             writer.after_step(now, logs)
-        if look_at_steps:
+        if callbacks:  # Keras makes floats of the logs: it waits for the step.
             theirs.on_train_batch_end(batch, logs)
     theirs.on_epoch_end(0, logs)
     if writer and now.step > training.start.step:
         writer.at_end(now)
     theirs.on_train_end(logs)
-
-
-def _look_at_steps(callbacks: Sequence[keras.callbacks.Callback]) -> bool:
-    """Return whether a callback does anything when a step ends."""
-    # Look at the object, since a `LambdaCallback` sets a function on itself.
-    return any(
-        getattr(getattr(callback, name), "__func__", None)
-        is not getattr(keras.callbacks.Callback, name)
-        for callback in callbacks
-        for name in ("on_train_batch_end", "on_batch_end")
-    )
 
 
 class Writer:
