@@ -153,17 +153,13 @@ class IdModel:
         """
         if search.sampling:
             return self._draw(source, search, prefix, seeds)
-
-        def find(*ids: tf.Tensor) -> BeamResult:
-            return self.beam_search_ids(search, *ids)[0]
-
         ids = (source,) if prefix is None else (source, prefix)
         if self.frozen is None or not self.frozen.fits_one_size:
-            return find(*ids)
+            return self.beam_search_ids(search, *ids)[0]
         return tf.cond(
             tf.equal(tf.shape(source)[0], 1),
-            lambda: find(*map(as_one_sentence, ids)),
-            lambda: find(*ids),
+            lambda: self.beam_search_ids(search, *map(as_one_sentence, ids))[0],
+            lambda: self.beam_search_ids(search, *ids)[0],
         )
 
     def _draw(
@@ -195,42 +191,25 @@ class IdModel:
         with_history: bool = False,
     ) -> tuple[BeamResult, Any]:
         """Search as `search_ids` does, for a history as `search_by` does."""
+        rules, words = self._rules(search), None
         with self.weights_in_use():
-            if self.shortlist is None:
-                return self._search(search, source, prefix, with_history)
-            words = self.shortlist.words(source, prefix)
-            if prefix is not None:
-                prefix = words.places(prefix)
-            result, history = self._search(
-                search, source, prefix, with_history, words
+            if self.shortlist is not None:  # A search among places in `words`.
+                words = self.shortlist.words(source, prefix)
+                prefix = None if prefix is None else words.places(prefix)
+                rules = words.rules(rules)
+            steps = self._steps(source, search.beam_size, words)
+            result, history = search_by(
+                rules,
+                steps.step,
+                steps.state,
+                max_lengths=self._limits(source, search),
+                prefix=prefix,
+                shared=steps.shared,
+                with_history=with_history,
             )
-        if with_history:
-            tokens = tf.gather(words.ids, history.tokens)
-            history = history._replace(tokens=tokens)
-        return words.of_whole_vocabulary(result), history
-
-    def _search(
-        self,
-        search: Search,
-        source: tf.Tensor,
-        prefix: tf.Tensor | None,
-        with_history: bool,
-        words: Any = None,
-    ) -> tuple[BeamResult, Any]:
-        """Search, perhaps among a few `words` by their places."""
-        steps = self._steps(source, search.beam_size, words)
-        rules = self._rules(search)
-        if words is not None and rules.byte_of is not None:
-            rules = rules._replace(byte_of=tf.gather(rules.byte_of, words.ids))
-        return search_by(
-            rules,
-            steps.step,
-            steps.state,
-            max_lengths=self._limits(source, search),
-            prefix=prefix,
-            shared=steps.shared,
-            with_history=with_history,
-        )
+        if words is None:
+            return result, history
+        return words.of_whole_vocabulary(result, history)
 
     def _steps(
         self, source: tf.Tensor, beam_size: int, words: Any = None

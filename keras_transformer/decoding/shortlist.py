@@ -7,14 +7,14 @@ Axes: V vocabulary, C candidates of a piece, B batch, S source length,
 P pieces beside them, K words of a search.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import EOS_ID, PAD_ID
 from keras_transformer.decoding.beam_search import BeamResult
-from keras_transformer.decoding.candidates import CHUNK, NONE
+from keras_transformer.decoding.candidates import CHUNK, NONE, Rules
 
 # What every search may write, with the same ids as in the whole vocabulary.
 SPECIAL = EOS_ID + 1
@@ -38,10 +38,21 @@ class Words(NamedTuple):
         places = tf.searchsorted(in_order, pieces)
         return tf.reshape(places, tf.shape(ids))
 
-    def of_whole_vocabulary(self, result: BeamResult) -> BeamResult:
-        """Return a search's result with pieces in place of their places."""
-        ids = tf.gather(self.ids, result.ids)
-        return result._replace(ids=tf.cast(ids, tf.int32))
+    def rules(self, rules: Rules) -> Rules:
+        """Return rules for places in `self.ids`."""
+        if rules.byte_of is None:
+            return rules
+        return rules._replace(byte_of=tf.gather(rules.byte_of, self.ids))
+
+    def of_whole_vocabulary(
+        self, result: BeamResult, history: Any
+    ) -> tuple[BeamResult, Any]:
+        """Return what a search found with pieces in place of their places."""
+        ids = tf.cast(tf.gather(self.ids, result.ids), tf.int32)
+        if history:
+            tokens = tf.gather(self.ids, history.tokens)
+            history = history._replace(tokens=tokens)
+        return result._replace(ids=ids), history
 
 
 class Shortlist:

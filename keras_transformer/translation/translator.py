@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from keras_transformer.viewing.explanation import Explanation
 
 _BATCHING = Batching()
+_MOST_GRAPHS = 8
 
 
 class Translator:
@@ -339,13 +340,20 @@ class Translator:
     def graph(
         self, key: Any, function: Callable, *inputs: tf.TensorSpec
     ) -> Callable:
-        """Trace a function of ids once, and keep it under the key."""
-        if key not in self._graphs:
-            made = tf.function(function, inputs, autograph=False)
+        """Trace a function of ids, and keep the graphs last used by their keys.
+
+        A graph holds packed weights of its own, so there is a bound on them.
+        """
+        made = self._graphs.pop(key, None)
+        if made is None:
             # Now: TensorFlow warns when several in a row trace at their first
             # call.
-            self._graphs[key] = made.get_concrete_function()
-        return self._graphs[key]
+            traced = tf.function(function, inputs, autograph=False)
+            made = traced.get_concrete_function()
+        self._graphs[key] = made  # The last one.
+        if len(self._graphs) > _MOST_GRAPHS:
+            self._graphs.pop(next(iter(self._graphs)))
+        return made
 
     def explain(
         self,

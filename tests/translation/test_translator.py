@@ -1,5 +1,8 @@
 """Text to text with a small random model: a real search, senseless words."""
 
+import gc
+import weakref
+
 import keras
 import numpy as np
 import pytest
@@ -11,7 +14,7 @@ from keras_transformer.config import Sampling, UserError
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.exporting.saved_model import score_text
 from keras_transformer.model import Transformer
-from keras_transformer.translation.text_batches import texts_of
+from keras_transformer.translation.text_batches import IDS, texts_of
 from keras_transformer.translation.translator import (
     Hypothesis,
     Search,
@@ -241,6 +244,18 @@ def test_one_graph_serves_batches_of_every_shape(model, tokenizer, monkeypatch):
     assert len(traced) == 1
     translator.translate(SOURCES, max_length=6)
     assert len(traced) == 2
+
+
+def test_the_graphs_last_used_are_kept_and_others_freed(
+    model, tokenizer, monkeypatch
+):
+    translator = scripted_translator(model, tokenizer, monkeypatch, [-1.0])
+    graphs = {
+        key: weakref.ref(translator.graph(key, lambda ids: ids + 1, IDS))
+        for key in (*range(8), 0, 8)  # Of these, 1 was used first.
+    }
+    gc.collect()
+    assert [key for key, graph in graphs.items() if graph() is None] == [1]
 
 
 def test_places_without_a_hypothesis_are_left_out(
