@@ -19,7 +19,6 @@ In 8 bits every matrix column has a scale, and so has every row it multiplies.
 Axes: N rows, D width, E columns, V vocabulary, K words of it.
 """
 
-import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -36,6 +35,7 @@ from keras_transformer.model import Transformer
 
 _PACKED = "_MklNativeFusedMatMul"
 _INT8 = "_QuantizedMatMul"
+_Attribute = tf.compat.v1.AttrValue
 _AVX512, _VNNI = "AVX-512", "VNNI"
 # The largest numbers of 8 and 7 bits. Processors without VNNI add products in
 # pairs, in 16 bits, which only those of 7 bits fit.
@@ -62,40 +62,34 @@ def freeze(
 
     The weights are None where this TensorFlow lacks the operators.
     """
-    are_ours = all(isinstance(model, Transformer) for model in models)
+    others = [x for x in models if not isinstance(x, Transformer)]
     on_gpu = bool(tf.config.list_physical_devices("GPU"))
-    packs = are_ours and can_pack() and not on_gpu and not portable
+    packs = can_pack() and not (others or on_gpu or portable)
     if precision != "float32":
-        _check(precision, models, packs)
-    wanted = "bfloat16" if precision == "bfloat16" else "float32"
-    if are_ours:
+        if others:
+            raise UserError(
+                f"Expected a Transformer to compute in {precision}, received "
+                f"{type(others[0]).__name__}; choose float32, or export the "
+                "weights in float16."
+            )
+        if precision == "int8" and not packs:
+            raise UserError(
+                "Expected a TensorFlow for x86-64 processors without a GPU, "
+                "since int8 needs its operators, found another or `portable`; "
+                "choose float32 or bfloat16."
+            )
+        devices.warn_of_slow(precision)
+    in_bfloat16 = precision == "bfloat16"
+    if not others:
         models = [
             model
-            if (model.compute_dtype == "bfloat16") == (wanted == "bfloat16")
-            else _computing_in(wanted, model)
+            if (model.compute_dtype == "bfloat16") == in_bfloat16
+            else _computing_in("bfloat16" if in_bfloat16 else "float32", model)
             for model in models
         ]
     if not packs:
         return models, None
     return models, FrozenWeights(*models, int8=precision == "int8")
-
-
-def _check(precision: str, models: Sequence[Any], packs: bool) -> None:
-    """Refuse a precision that cannot be had, and warn of one that is slow."""
-    for model in models:
-        if not isinstance(model, Transformer):
-            raise UserError(
-                f"Expected a Transformer to compute in {precision}, received "
-                f"{type(model).__name__}; choose float32, or export the "
-                "weights in float16."
-            )
-    if precision == "int8" and not packs:
-        raise UserError(
-            "Expected a TensorFlow for x86-64 processors without a GPU, since "
-            "int8 needs its operators, found another or `portable`; choose "
-            "float32 or bfloat16."
-        )
-    devices.warn_of_slow(precision)
 
 
 def _computing_in(dtype: str, model: Transformer) -> Transformer:
@@ -116,9 +110,9 @@ def _computing_in(dtype: str, model: Transformer) -> Transformer:
 class FrozenWeights(products.Products):
     """The weights of models, each packed by the first product with it.
 
-    A graph that is traced in an `in_use` block keeps multiplying by the weights
-    of its first call, even if a model is trained later. Eager calls use the
-    models' own weights.
+    A graph that is traced while they replace `products` keeps multiplying by
+    the weights of its first call, even if a model is trained later. Eager calls
+    use the models' own weights.
 
     Args:
         *models: The models, all in float32 or all in bfloat16.
@@ -143,10 +137,6 @@ class FrozenWeights(products.Products):
             self.operators = ()
         largest = _EIGHT_BITS if self.instructions else _SEVEN_BITS
         self._int8 = _rounded(models, largest) if int8 else {}
-
-    def in_use(self) -> contextlib.AbstractContextManager:
-        """Return a block in which the models multiply by these weights."""
-        return products.standing_in(self)
 
     def product(
         self,
@@ -281,17 +271,18 @@ def _packed(
         added = tf.zeros([kernel.shape[0 if transposed else 1]], rows.dtype)
     else:
         added = tf.cast(tf.convert_to_tensor(bias), rows.dtype)
+    fused = [b"BiasAdd", b"Relu"] if has_relu else [b"BiasAdd"]
     return _operator(
         _PACKED,
         [rows, tf.cast(tf.convert_to_tensor(kernel), rows.dtype), added],
         rows.dtype,
-        T=rows.dtype,
-        transpose_b=transposed,
-        num_args=1,
-        fused_ops=["BiasAdd", "Relu"] if has_relu else ["BiasAdd"],
-        is_filter_const=True,
+        T=_Attribute(type=rows.dtype.as_datatype_enum),
+        transpose_b=_Attribute(b=transposed),
+        num_args=_Attribute(i=1),
+        fused_ops=_Attribute(list=_Attribute.ListValue(s=fused)),
+        is_filter_const=_Attribute(b=True),
         # The label under which its kernels are registered.
-        _kernel="MklNameChangeOp",
+        _kernel=_Attribute(s=b"MklNameChangeOp"),
     )
 
 
@@ -324,24 +315,31 @@ def _int8_product(
         *(rounded, kernel, tf.zeros_like(ranges)),
         *(largest, largest, ranges, ranges),
     ]
+    types = [tensor.dtype.as_datatype_enum for tensor in inputs]
+    of_integers = _Attribute(type=tf.qint8.as_datatype_enum)
+    of_floats = _Attribute(type=tf.float32.as_datatype_enum)
     product = _operator(
         _INT8,
         inputs,
         tf.float32,
-        Tdevice_inputs=[tensor.dtype for tensor in inputs],
-        Thost_inputs=[],
-        Tdevice_outputs=[tf.float32],
-        Thost_outputs=[],
-        T1=tf.qint8,
-        T2=tf.qint8,
-        Tbias=tf.float32,
-        U=tf.float32,
-        Tout=tf.float32,
-        transpose_b=transposed,
-        is_weight_const=stays,
-        is_bias_const=stays,
-        input_quant_mode="SCALED",
-        fused_ops=["BiasAdd", "Dequantize"],
+        Tdevice_inputs=_Attribute(list=_Attribute.ListValue(type=types)),
+        Thost_inputs=_Attribute(list=_Attribute.ListValue()),
+        Tdevice_outputs=_Attribute(
+            list=_Attribute.ListValue(type=[of_floats.type])
+        ),
+        Thost_outputs=_Attribute(list=_Attribute.ListValue()),
+        T1=of_integers,
+        T2=of_integers,
+        Tbias=of_floats,
+        U=of_floats,
+        Tout=of_floats,
+        transpose_b=_Attribute(b=transposed),
+        is_weight_const=_Attribute(b=stays),
+        is_bias_const=_Attribute(b=stays),
+        input_quant_mode=_Attribute(s=b"SCALED"),
+        fused_ops=_Attribute(
+            list=_Attribute.ListValue(s=[b"BiasAdd", b"Dequantize"])
+        ),
     )
     return product * scales
 
@@ -350,31 +348,11 @@ def _operator(
     kind: str, inputs: list[tf.Tensor], dtype: tf.DType, **attributes: Any
 ) -> tf.Tensor:
     """Make an operator that has no function; return its only output."""
-    graph = tf.compat.v1.get_default_graph()
-    made = graph.create_op(
-        kind,
-        inputs,
-        [dtype],
+    return (
+        tf.compat.v1.get_default_graph()
         # A name must not begin with the underscore of its kind.
-        name=kind.lstrip("_"),
-        attrs={name: _attribute(value) for name, value in attributes.items()},
+        .create_op(
+            kind, inputs, [dtype], name=kind.lstrip("_"), attrs=attributes
+        )
+        .outputs[0]
     )
-    return made.outputs[0]
-
-
-def _attribute(value: Any) -> Any:
-    """Wrap a value as the attribute of an operator."""
-    make = tf.compat.v1.AttrValue
-    if isinstance(value, bool):
-        return make(b=value)
-    if isinstance(value, int):
-        return make(i=value)
-    if isinstance(value, str):
-        return make(s=value.encode())
-    if isinstance(value, tf.DType):
-        return make(type=value.as_datatype_enum)
-    texts = [item.encode() for item in value if isinstance(item, str)]
-    types = [
-        item.as_datatype_enum for item in value if isinstance(item, tf.DType)
-    ]
-    return make(list=make.ListValue(s=texts, type=types))

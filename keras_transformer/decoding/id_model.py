@@ -35,7 +35,12 @@ from keras_transformer.decoding.beam_search import (
 from keras_transformer.decoding.cached_steps import Abilities, CachedSteps
 from keras_transformer.decoding.candidates import Rules
 from keras_transformer.decoding.whole_characters import byte_table
-from keras_transformer.layers import Decoder, DecoderLayer, TiedEmbedding
+from keras_transformer.layers import (
+    Decoder,
+    DecoderLayer,
+    TiedEmbedding,
+    products,
+)
 from keras_transformer.model import Transformer
 
 if TYPE_CHECKING:
@@ -134,7 +139,7 @@ class IdModel:
 
     def weights_in_use(self) -> contextlib.AbstractContextManager:
         """Let the models compute with the frozen weights, if there are any."""
-        return self.frozen.in_use() if self.frozen else contextlib.nullcontext()
+        return products.replaced_by(self.frozen)
 
     def search_ids(
         self,

@@ -1,7 +1,7 @@
 """Scaled dot-product attention (section 3.2.1), and products with weights.
 
 A search whose weights no longer change can replace the products with weights by
-faster ones inside a `standing_in` block.
+faster ones inside a `replaced_by` block.
 
 Axes: B batch, H heads, T query length, S key length, K key width, U value
 width; N rows, D width, E columns, V vocabulary, K words of it. The functions of
@@ -133,9 +133,9 @@ _in_use: contextvars.ContextVar[Products] = contextvars.ContextVar(
 
 
 @contextlib.contextmanager
-def standing_in(products: Products) -> Iterator[None]:
-    """Let `products` make all products with weights in this block."""
-    token = _in_use.set(products)
+def replaced_by(products: Products | None) -> Iterator[None]:
+    """Let `products`, if any, make all products with weights in this block."""
+    token = _in_use.set(products or _in_use.get())
     try:
         yield
     finally:

@@ -87,9 +87,12 @@ def read_pairs(
     target = tokenizer.target.tokenize(pairs[1])
     longest = tf.maximum(source.row_lengths(), target.row_lengths()).numpy()
     planned = batches(np.arange(len(longest)), longest, longest, batch_tokens)
-    sides = source, target
-    rows = Batching().run(graph, tuple, sides, planned, tokenizer.ids.pad)
-    return [rows[number] for number in range(len(longest))]
+    found: dict[int, tuple] = {}
+    sides, pad_id = (source, target), tokenizer.ids.pad
+    for rows, result in Batching().run(graph, sides, planned, pad_id):
+        of_rows = zip(*(x.numpy() for x in result), strict=True)
+        found.update(zip(rows, of_rows, strict=True))
+    return [found[row] for row in range(len(longest))]
 
 
 def align_words(

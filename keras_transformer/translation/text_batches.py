@@ -85,42 +85,38 @@ class Batching:
     def run(
         self,
         graph: Callable[..., Result],
-        read: Callable[[Result], Iterable[tf.Tensor]],
         inputs: Sequence[tf.Tensor | tf.RaggedTensor],
         planned: Sequence[np.ndarray],
         pad_id: int,
         parallel: int = 1,
-    ) -> dict[int, tuple]:
+    ) -> Generator[tuple[np.ndarray, Result], None, None]:
         """Call a graph with batches of rows, and tell the progress.
 
-        `read` turns a result into tensors `(B, ...)`; the dictionary has what
-        it said of each row. `inputs` are those of all rows, and what is ragged
-        is padded. `planned` are the rows of each batch, as `batches` finds
-        them.
+        `inputs` are those of all rows, and what is ragged is padded. `planned`
+        are the rows of each batch, as `batches` finds them.
+
+        Yields:
+            The rows of a batch, and what the graph says of them.
         """
 
-        def of_rows(batch: np.ndarray) -> Result:
-            parts = (tf.gather(each, batch) for each in inputs)
-            return graph(
-                *(
-                    x.to_tensor(pad_id) if isinstance(x, tf.RaggedTensor) else x
-                    for x in parts
-                )
-            )
+        def call(rows: np.ndarray) -> Result:
+            return graph(*(_padded(tf.gather(x, rows), pad_id) for x in inputs))
 
-        found: dict[int, tuple] = {}
-        total = inputs[0].shape[0]
-        skipped = total - sum(map(len, planned))
-        called = ((batch, of_rows(batch)) for batch in planned)
+        called = ((rows, call(rows)) for rows in planned)
         if parallel > 1:
-            called = results(of_rows, planned, parallel)
+            called = results(call, planned, parallel)
+        total = inputs[0].shape[0]
+        done = total - sum(map(len, planned))
         with contextlib.closing(called):
-            for batch, result in called:
-                rows = zip(*(x.numpy() for x in read(result)), strict=True)
-                found.update(zip(batch, rows, strict=True))
+            for rows, result in called:
+                yield rows, result
+                done += len(rows)
                 if self.progress:
-                    self.progress(skipped + len(found), total)
-        return found
+                    self.progress(done, total)
+
+
+def _padded(rows: tf.Tensor | tf.RaggedTensor, pad_id: int) -> tf.Tensor:
+    return rows.to_tensor(pad_id) if isinstance(rows, tf.RaggedTensor) else rows
 
 
 def as_bytes(name: str, texts: Sequence[str]) -> list[bytes]:
@@ -342,10 +338,6 @@ def results(
     An item is taken when there is room for it. An error, or closing, drops the
     waiting items and waits for the running ones: a search cannot be stopped.
     """
-    if parallel == 1:
-        for item in items:
-            yield item, function(item)
-        return
     rest = iter(items)
     running: dict[Future[Result], Item] = {}
     with ThreadPoolExecutor(parallel, "search") as pool:

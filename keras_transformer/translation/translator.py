@@ -274,25 +274,26 @@ class Translator:
             return found, truncated.numpy()
         parallel = batching.searches(self.id_model.models, len(waiting))
         costs = np.maximum(lengths, limits)
-        rows = batching.run(
+        for rows, result in batching.run(
             # Traced in this thread, since others lack Keras's settings.
             self._search_graph(search, tuple(inputs)),
-            lambda result: texts_of(tokenizer, result, search),
             list(inputs.values()),
             batches(waiting, lengths, costs, batching.batch_tokens, parallel),
             tokenizer.ids.pad,
             parallel,
-        )
-        without = []
-        for row in waiting.tolist():
-            found[row] = [
-                Hypothesis(text.decode("utf-8", "replace"), float(score))
-                for text, score in zip(*rows[row], strict=True)
-                if score > -np.inf
-            ]
-            if not found[row]:
-                found[row] = [Hypothesis("", -np.inf)]
-                without.append(encoded[row])
+        ):
+            texts, scores = texts_of(tokenizer, result, search)
+            for row, *of_row in zip(
+                rows, texts.numpy(), scores.numpy(), strict=True
+            ):
+                found[row] = [
+                    Hypothesis(text.decode("utf-8", "replace"), float(score))
+                    for text, score in zip(*of_row, strict=True)
+                    if score > -np.inf
+                ] or [Hypothesis("", -np.inf)]
+        without = [
+            encoded[row] for row in waiting if found[row][0].score == -np.inf
+        ]
         if without:
             warn_of_none(without, len(encoded))
         return found, truncated.numpy()
@@ -330,12 +331,14 @@ class Translator:
             sampling = dataclasses.replace(search.sampling, seed=None)
             search = dataclasses.replace(search, sampling=sampling)
 
-        def find(*ids: tf.Tensor) -> BeamResult:
-            named = dict(zip(names, ids, strict=True))
-            return self.id_model.search_ids(search=search, **named)
-
         specs = {"source": IDS, "prefix": IDS, "seeds": SEEDS}
-        return self.graph((search, names), find, *(specs[x] for x in names))
+        return self.graph(
+            (search, names),
+            lambda *ids: self.id_model.search_ids(
+                search=search, **dict(zip(names, ids, strict=True))
+            ),
+            *(specs[name] for name in names),
+        )
 
     def graph(
         self, key: Any, function: Callable, *inputs: tf.TensorSpec

@@ -26,7 +26,7 @@ NEW = {
 
 def graph_of(function, frozen, *shapes, dtype=tf.float32):
     """The graph of a function whose products are made with these weights."""
-    with frozen.in_use():
+    with products.replaced_by(frozen):
         return tf.function(
             function,
             input_signature=[tf.TensorSpec(shape, dtype) for shape in shapes],
