@@ -41,15 +41,15 @@ def restricted_attention(
         key: As many keys as queries.
         value: Float tensor `(B, H, T, U)`.
         restriction: Position i sees j where |i - j| is below it. At least 1.
-        masks: Boolean tensors broadcastable to `(B, H, T, T)`, or `None`. A
-            mask of the keys `(B, 1, 1, T)` costs T numbers, one of pairs T T.
+        masks: Boolean tensors broadcastable to `(B, H, T, T)`, or `None`. With
+            a mask of pairs, not of keys `(B, 1, 1, T)`, all T T are weighed.
         causal: Whether position i sees no j beyond i, which costs less than a
             mask.
         dropout: As in `scaled_dot_product_attention`.
 
     Returns:
-        The context `(B, H, T, U)`, and the weights by blocks, `(B, H, N, P,
-        C)`, for `whole_weights`.
+        The context `(B, H, T, U)`, and the weights for `whole_weights`: by
+        blocks, `(B, H, N, P, C)`, or `(B, H, T, T)` with a mask of pairs.
     """
     queries, keys = query.shape[-2], key.shape[-2]
     if None not in (queries, keys) and queries != keys:
@@ -57,10 +57,14 @@ def restricted_attention(
             "Restricted attention is self-attention: it needs as many keys as "
             f"queries. Received: {queries} queries and {keys} keys"
         )
+    masks = [mask for mask in masks if mask is not None]
+    if any(len(mask.shape) > 1 and mask.shape[-2] != 1 for mask in masks):
+        near = _band(ops.shape(query)[-2], restriction, causal)
+        return scaled_dot_product_attention(
+            query, key, value, all_of(near, *masks), dropout
+        )
     blocks = _Blocks.of(ops.shape(query)[-2], restriction, causal)
-    masks = [
-        _mask_by_blocks(mask, blocks) for mask in masks if mask is not None
-    ]
+    masks = [_by_blocks(mask, blocks) for mask in masks]
     seen = all_of(blocks.near(restriction), *masks)  # (., ., N, P, C)
     context, weights = scaled_dot_product_attention(
         blocks.cut(query), blocks.look(key), blocks.look(value), seen, dropout
@@ -85,6 +89,8 @@ def whole_weights(
     Returns:
         `(B, H, T, T)`, 0 where nothing is seen. Each row sums to 1.
     """
+    if len(weights.shape) == 4:
+        return weights
     batch, heads, count, size, _ = ops.shape(weights)
     blocks = _Blocks(length, size, count, int(not causal))
     weights = ops.reshape(
@@ -173,29 +179,19 @@ class _Blocks(NamedTuple):
         return looked_at[:, :, None] == ops.arange(self.number + 1 + self.ahead)
 
 
-def _mask_by_blocks(mask: Tensor, blocks: _Blocks) -> Tensor:
-    """Cut a mask broadcastable to `(B, H, T, T)` to `(B, H, N, P, C)`."""
+def _band(length: int | Tensor, restriction: int, causal: bool) -> Tensor:
+    """Mark which positions are near enough, bool `(T, T)`."""
+    positions = ops.arange(length)
+    behind = positions[:, None] - positions
+    near = ops.abs(behind) < restriction
+    return all_of(near, behind >= 0) if causal else near
+
+
+def _by_blocks(mask: Tensor, blocks: _Blocks) -> Tensor:
+    """Cut a mask of keys, `(B, H, 1, T)` or less, to `(B, H, N, 1, C)`."""
     while len(mask.shape) < 4:
         mask = mask[None]
-    of_queries, of_keys = (size != 1 for size in mask.shape[-2:])
-    if not of_keys:
-        return blocks.cut(mask) if of_queries else mask[..., None]
-    if not of_queries:
-        keys = blocks.look(ops.swapaxes(mask, -1, -2))
-        return ops.swapaxes(keys, -1, -2)
-    # Pad the keys like the queries, then let each block pick what it looks at.
-    mask = blocks.cut(mask)  # (B, H, N, P, T)
-    batch, heads, count, size, _ = ops.shape(mask)
-    missing = count * size - blocks.length
-    mask = ops.pad(
-        mask, ((0, 0),) * 4 + ((size, missing + blocks.ahead * size),)
-    )
-    total = count + 1 + blocks.ahead
-    mask = ops.reshape(mask, (batch, heads, count, size, total, size))
-    picked = ops.einsum(
-        "bhnpms,nwm->bhnpws",
-        ops.cast(mask, "float32"),
-        ops.cast(blocks.places(), "float32"),
-    )
-    seen = (2 + blocks.ahead) * size
-    return ops.reshape(picked, (batch, heads, count, size, seen)) > 0
+    if mask.shape[-1] == 1:
+        return mask[..., None]
+    keys = blocks.look(ops.swapaxes(mask, -1, -2))
+    return ops.swapaxes(keys, -1, -2)
