@@ -97,7 +97,10 @@ def random_shortlist():
 def export_random(path: str, steps: int, way: str = "float32") -> None:
     """Write a SavedModel with random weights that takes so many steps."""
     from keras_transformer.config import Search
-    from keras_transformer.decoding.frozen_weights import FrozenWeights
+    from keras_transformer.decoding.frozen_weights import (
+        Int8Weights,
+        PackedWeights,
+    )
     from keras_transformer.decoding.id_model import IdModel
     from keras_transformer.model import Transformer
 
@@ -110,7 +113,7 @@ def export_random(path: str, steps: int, way: str = "float32") -> None:
     )
     id_model = IdModel(
         model,
-        FrozenWeights(model, int8=precision == "int8"),
+        (Int8Weights if precision == "int8" else PackedWeights)(model),
         random_shortlist() if shortlist else None,
     )
     options = Search(beam_size=BEAMS, min_length=steps, max_length=steps)

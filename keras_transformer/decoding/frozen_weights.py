@@ -89,7 +89,8 @@ def freeze(
         ]
     if not packs:
         return models, None
-    return models, FrozenWeights(*models, int8=precision == "int8")
+    kind = Int8Weights if precision == "int8" else PackedWeights
+    return models, kind(*models)
 
 
 def _computing_in(dtype: str, model: Transformer) -> Transformer:
@@ -107,8 +108,8 @@ def _computing_in(dtype: str, model: Transformer) -> Transformer:
     return copy
 
 
-class FrozenWeights(products.Products):
-    """The weights of models, each packed by the first product with it.
+class PackedWeights(products.Products):
+    """Weights in float32 or bfloat16, each packed by the first product with it.
 
     A graph that is traced while they replace `products` keeps multiplying by
     the weights of its first call, even if a model is trained later. Eager calls
@@ -116,8 +117,6 @@ class FrozenWeights(products.Products):
 
     Args:
         *models: The models, all in float32 or all in bfloat16.
-        int8: Whether to round matrices to 8 bits, or to 7 on a processor
-            without VNNI; the models must be float32.
 
     Attributes:
         fits_one_size: Whether products are packed only where the number of
@@ -127,16 +126,12 @@ class FrozenWeights(products.Products):
             `devices.INSTRUCTIONS`. Others end the process or miscalculate.
     """
 
-    def __init__(self, *models: Transformer, int8: bool = False) -> None:
+    def __init__(self, *models: Transformer) -> None:
         in_bfloat16 = models[0].compute_dtype == "bfloat16"
-        wanted = [_VNNI] if int8 else [_AVX512] if in_bfloat16 else []
-        self.instructions = tuple(filter(devices.has, wanted))
-        self.fits_one_size = not wanted
-        self.operators: tuple[str, ...] = (_INT8 if int8 else _PACKED,)
-        if in_bfloat16 and not self.instructions:
-            self.operators = ()
-        largest = _EIGHT_BITS if self.instructions else _SEVEN_BITS
-        self._int8 = _rounded(models, largest) if int8 else {}
+        crashes = in_bfloat16 and not devices.has(_AVX512)
+        self.fits_one_size = not in_bfloat16
+        self.operators = () if crashes else (_PACKED,)
+        self.instructions = (_AVX512,) if in_bfloat16 and not crashes else ()
 
     def product(
         self,
@@ -145,28 +140,17 @@ class FrozenWeights(products.Products):
         bias: keras.Variable | None,
         activation: str | Callable | None,
     ) -> tf.Tensor:
-        """Multiply, as `layers.products` asks for it."""
-        if matrix := self._int8_matrix(kernel):
-            result = matrix.product(rows, transposed=False)
-            if bias is not None:
-                result += tf.convert_to_tensor(bias)
-        elif self._packs(rows):
-            result = _packed(rows, kernel, bias, activation == "relu")
-            activation = None if activation == "relu" else activation
-        else:
+        if not self._packs(rows):
             return super().product(rows, kernel, bias, activation)
-        return keras.activations.get(activation)(result)
+        if activation == "relu":
+            return _packed(rows, kernel, bias, has_relu=True)
+        return keras.activations.get(activation)(_packed(rows, kernel, bias))
 
     def table_product(
         self, table: keras.Variable, dtype: str, words: tf.Tensor | None
     ) -> Callable[[tf.Tensor], tf.Tensor]:
-        """Multiply by rows of a table, as `layers.products` asks for it."""
-        if matrix := self._int8_matrix(table):
-            if words is None:
-                return functools.partial(matrix.product, transposed=True)
-            return matrix.product_with_some(words)
         plain = super().table_product(table, dtype, words)
-        if words is not None:
+        if words is not None:  # Each search has its own.
             return plain
         return lambda rows: (
             _packed(rows, table, transposed=True)
@@ -174,38 +158,71 @@ class FrozenWeights(products.Products):
             else plain(rows)
         )
 
-    def lookup(self, table: keras.Variable, ids: tf.Tensor) -> tf.Tensor:
-        """Pick rows, as `layers.products` asks for it."""
-        matrix = self._int8_matrix(table)
-        return matrix.lookup(ids) if matrix else super().lookup(table, ids)
-
     def _packs(self, rows: tf.Tensor) -> bool:
         """Return whether a product of these rows, in a graph, is packed."""
         if tf.executing_eagerly() or not self.operators:
             return False
-        return rows.dtype != tf.float32 or rows.shape[0] is not None
+        return not self.fits_one_size or rows.shape[0] is not None
 
-    def _int8_matrix(self, weight: keras.Variable) -> "_Int8Matrix | None":
+
+class Int8Weights(products.Products):
+    """Matrices of float32 models in 8 bits, or 7 on a processor without VNNI.
+
+    The attributes are those of `PackedWeights`, and so is what graphs and eager
+    calls multiply by.
+    """
+
+    fits_one_size = False
+    operators = (_INT8,)
+
+    def __init__(self, *models: Transformer) -> None:
+        self.instructions = (_VNNI,) if devices.has(_VNNI) else ()
+        largest = _EIGHT_BITS if self.instructions else _SEVEN_BITS
+        layers = [layer for model in models for layer in model.layers]
+        tables = {id(x.table) for x in layers if isinstance(x, TiedEmbedding)}
+        # By the `id` of the weight that it rounds.
+        self._matrices = {
+            id(weight): _Int8Matrix(weight, id(weight) in tables, largest)
+            for model in models
+            for weight in model.weights
+            if len(weight.shape) == 2
+        }
+
+    def product(
+        self,
+        rows: tf.Tensor,
+        kernel: keras.Variable,
+        bias: keras.Variable | None,
+        activation: str | Callable | None,
+    ) -> tf.Tensor:
+        if not (matrix := self._matrix(kernel)):
+            return super().product(rows, kernel, bias, activation)
+        result = matrix.product(rows, transposed=False)
+        if bias is not None:
+            result += tf.convert_to_tensor(bias)
+        return keras.activations.get(activation)(result)
+
+    def table_product(
+        self, table: keras.Variable, dtype: str, words: tf.Tensor | None
+    ) -> Callable[[tf.Tensor], tf.Tensor]:
+        if not (matrix := self._matrix(table)):
+            return super().table_product(table, dtype, words)
+        if words is None:
+            return functools.partial(matrix.product, transposed=True)
+        return matrix.product_with_some(words)
+
+    def lookup(self, table: keras.Variable, ids: tf.Tensor) -> tf.Tensor:
+        matrix = self._matrix(table)
+        return matrix.lookup(ids) if matrix else super().lookup(table, ids)
+
+    def _matrix(self, weight: keras.Variable) -> "_Int8Matrix | None":
         """Return the rounded weight, if there is one and a graph is traced."""
-        return None if tf.executing_eagerly() else self._int8.get(id(weight))
+        if tf.executing_eagerly():
+            return None
+        return self._matrices.get(id(weight))
 
 
-def _rounded(
-    models: Sequence[Transformer], largest: int
-) -> dict[int, "_Int8Matrix"]:
-    """Round all matrices, by the `id` of their weights."""
-    tables = {
-        id(layer.table)
-        for model in models
-        for layer in model.layers
-        if isinstance(layer, TiedEmbedding)
-    }
-    return {
-        id(weight): _Int8Matrix(weight, id(weight) in tables, largest)
-        for model in models
-        for weight in model.weights
-        if len(weight.shape) == 2
-    }
+FrozenWeights = PackedWeights | Int8Weights
 
 
 class _Int8Matrix:

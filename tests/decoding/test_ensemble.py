@@ -11,7 +11,7 @@ from small_models import make_model as random_model
 from small_models import randomise
 
 from keras_transformer.config import EOS_ID, Sampling, Search
-from keras_transformer.decoding.frozen_weights import FrozenWeights
+from keras_transformer.decoding.frozen_weights import Int8Weights, PackedWeights
 from keras_transformer.decoding.id_model import IdModel
 
 VOCAB = 11
@@ -131,7 +131,7 @@ def test_an_ensemble_has_packed_weights_too(int8):
     models = unlike_models()[:2]
     options = Search(beam_size=3, max_extra_length=5)
     plain = search(IdModel(models), SOURCE, options)
-    frozen = FrozenWeights(*models, int8=int8)
+    frozen = (Int8Weights if int8 else PackedWeights)(*models)
     for source in (SOURCE, SOURCE[:1]):
         found = search(IdModel(models, frozen), source, options)
         scores = plain.scores[: len(source)]

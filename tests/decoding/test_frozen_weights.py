@@ -10,7 +10,7 @@ from small_models import make_model as random_model
 
 from keras_transformer.config import Search
 from keras_transformer.decoding import frozen_weights
-from keras_transformer.decoding.frozen_weights import FrozenWeights
+from keras_transformer.decoding.frozen_weights import Int8Weights, PackedWeights
 from keras_transformer.decoding.id_model import IdModel
 from keras_transformer.layers import products
 from keras_transformer.machine import devices
@@ -48,7 +48,7 @@ def product_graph(model, *shape, activation=None, int8=False):
     kernel, bias = wide(model)
     return graph_of(
         lambda rows: products.product(rows, kernel, bias, activation),
-        FrozenWeights(model, int8=int8),
+        (Int8Weights if int8 else PackedWeights)(model),
         shape,
         dtype=kernel.dtype,
     )
@@ -164,7 +164,7 @@ def test_an_int8_embedding_looks_up_and_predicts_with_the_same_numbers():
         looked_up = products.lookup(table, ids)
         return looked_up, products.table_product(table, "float32")(rows)
 
-    graph = graph_of(both, FrozenWeights(model, int8=True), [None, 10])
+    graph = graph_of(both, Int8Weights(model), [None, 10])
     rows = draw(4, 10)
     looked_up, logits = graph(tf.constant(rows))
 
@@ -194,7 +194,7 @@ def test_a_search_with_packed_weights_finds_what_one_without_finds(beam_size):
     options = Search(beam_size=beam_size, max_extra_length=23)
     plain, packed = (
         search(model, frozen, options)
-        for frozen in (None, FrozenWeights(model))
+        for frozen in (None, PackedWeights(model))
     )
     assert PACKED in operators(packed) and PACKED not in operators(plain)
     for source in (SOURCE, SOURCE[1:2], SOURCE[2:3]):

@@ -9,7 +9,7 @@ from keras_transformer.config import Search
 from keras_transformer.decoding.beam_search import beam_search
 from keras_transformer.decoding.cached_steps import CachedSteps
 from keras_transformer.decoding.candidates import CHUNK
-from keras_transformer.decoding.frozen_weights import FrozenWeights
+from keras_transformer.decoding.frozen_weights import Int8Weights, PackedWeights
 from keras_transformer.decoding.id_model import IdModel
 from keras_transformer.decoding.shortlist import Shortlist
 
@@ -134,7 +134,7 @@ def test_frozen_weights_have_a_shortlist_too(precision):
     options = Search(beam_size=3, max_extra_length=11)
     found = []
     for shortlist in (Shortlist(everything), None):
-        frozen = FrozenWeights(model, int8=precision == "int8")
+        frozen = (Int8Weights if precision == "int8" else PackedWeights)(model)
         frozen_model = IdModel(model, frozen, shortlist)
         found.append(graph_of(frozen_model, options)(SOURCE))
     rtol = 1e-5 if precision == "float32" else 0.02
