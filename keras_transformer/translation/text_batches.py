@@ -185,6 +185,17 @@ def texts_of(
     return _each_once(texts, result.scores, search.n_best)
 
 
+def hypotheses(
+    texts: Sequence[bytes], scores: Sequence[float]
+) -> list[Hypothesis]:
+    """Return those of a row that exist, or an empty one with score -inf."""
+    return [
+        Hypothesis(text.decode("utf-8", "replace"), float(score))
+        for text, score in zip(texts, scores, strict=True)
+        if score > -math.inf
+    ] or [Hypothesis("", -math.inf)]
+
+
 def _each_once(
     texts: tf.Tensor, scores: tf.Tensor, n_best: int
 ) -> tuple[tf.Tensor, tf.Tensor]:

@@ -27,6 +27,7 @@ from keras_transformer.translation.text_batches import (
     Hypothesis,
     as_bytes,
     batches,
+    hypotheses,
     pairs_as_bytes,
     prefix_ids,
     seeds,
@@ -282,15 +283,9 @@ class Translator:
             tokenizer.ids.pad,
             parallel,
         ):
-            texts, scores = texts_of(tokenizer, result, search)
-            for row, *of_row in zip(
-                rows, texts.numpy(), scores.numpy(), strict=True
-            ):
-                found[row] = [
-                    Hypothesis(text.decode("utf-8", "replace"), float(score))
-                    for text, score in zip(*of_row, strict=True)
-                    if score > -np.inf
-                ] or [Hypothesis("", -np.inf)]
+            best = (x.numpy() for x in texts_of(tokenizer, result, search))
+            for row, *of_row in zip(rows, *best, strict=True):
+                found[row] = hypotheses(*of_row)
         without = [
             encoded[row] for row in waiting if found[row][0].score == -np.inf
         ]
@@ -330,7 +325,6 @@ class Translator:
             # The seed is an input: a new one needs no new graph.
             sampling = dataclasses.replace(search.sampling, seed=None)
             search = dataclasses.replace(search, sampling=sampling)
-
         specs = {"source": IDS, "prefix": IDS, "seeds": SEEDS}
         return self.graph(
             (search, names),
