@@ -32,6 +32,7 @@ import logging
 import os
 import pathlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -62,8 +63,6 @@ logger = logging.getLogger("keras_transformer")
 # By name: a function of a translator and strings `(B,)`, how it searches, and
 # the names of the strings.
 Signatures = dict[str, tuple[Callable, Search, tuple[str, ...]]]
-# Weights with their copies in float16.
-HalfWeights = list[tuple[keras.Variable, keras.Variable]]
 
 
 def export(
@@ -147,12 +146,15 @@ def write(
     translator = translator.freeze(
         "float32" if in_half else precision, how.portable
     )
-    id_model, needs = translator.id_model, {}
-    if frozen := id_model.frozen:
-        needs = {x: getattr(frozen, x) for x in ("operators", "instructions")}
-    half = half_weights(*id_model.models) if in_half else None
-    signatures = _signatures(translator, search)
-    module, traced = _trace(translator, signatures, half)
+    id_model, signatures = translator.id_model, _signatures(translator, search)
+    frozen, scope = id_model.frozen, contextlib.nullcontext()
+    operators, instructions = (
+        (frozen.operators, frozen.instructions) if frozen else ((), ())
+    )
+    if in_half:  # Each call casts each of the weights once.
+        scope = keras.StatelessScope(half_weights(*id_model.models))
+    with scope:
+        module, traced = _trace(translator, signatures)
     path = pathlib.Path(output) / str(how.version)
     is_new = not path.parent.exists()
     try:
@@ -163,9 +165,12 @@ def write(
             inputs = {name: x for name, (*_, x) in signatures.items()}
             how.write_warmup(partial, inputs)
             if card:
-                searched = dataclasses.asdict(search)
                 dataclasses.replace(
-                    card, search=searched, precision=precision, **needs
+                    card,
+                    search=dataclasses.asdict(search),
+                    precision=precision,
+                    operators=operators,
+                    instructions=instructions,
                 ).save(partial)
             how.write_configs(path.parent)
     except (OSError, tf.errors.OpError) as error:
@@ -173,7 +178,7 @@ def write(
             with contextlib.suppress(OSError):
                 path.parent.rmdir()
         raise unwritable(path, error) from error
-    if instructions := needs.get("instructions"):
+    if instructions:
         logger.info(
             "Serve it on a processor with %s, like this one.",
             " and ".join(instructions),
@@ -182,14 +187,13 @@ def write(
 
 
 def _trace(
-    translator: Translator, signatures: Signatures, half: HalfWeights | None
+    translator: Translator, signatures: Signatures
 ) -> tuple[tf.Module, dict[str, Callable]]:
     """Trace every signature once, and collect the variables that they use."""
     module, traced = tf.Module(), {}
     for name, (function, search, arguments) in signatures.items():
-        made = tf.function(
-            _of_texts(function, translator, search, half), autograph=False
-        )
+        of_texts = _of_texts(function, translator, search)
+        made = tf.function(of_texts, autograph=False)
         specs = [tf.TensorSpec([None], tf.string, name) for name in arguments]
         traced[name] = made.get_concrete_function(*specs)
         # Not the `tf.function`: TensorFlow would trace it again to save it.
@@ -201,24 +205,8 @@ def _trace(
     return module, traced
 
 
-def _of_texts(
-    function: Callable,
-    translator: Translator,
-    search: Search,
-    half: HalfWeights | None,
-) -> Callable:
-    """Make a function of texts, which may read weights from their copies.
-
-    Each call casts each of the copies once.
-    """
-
-    def of_texts(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        # The scope casts to the dtype of what it stands in for.
-        scope = keras.StatelessScope(half) if half else contextlib.nullcontext()
-        with scope:
-            return function(translator, search, *texts)
-
-    return of_texts
+def _of_texts(function: Callable, *given: Any) -> Callable:
+    return lambda *texts: function(*given, *texts)
 
 
 @contextlib.contextmanager
@@ -339,7 +327,9 @@ def _longest_target(search: Search) -> int | None:
     return search.max_length
 
 
-def half_weights(*models: keras.Model) -> HalfWeights:
+def half_weights(
+    *models: keras.Model,
+) -> list[tuple[keras.Variable, keras.Variable]]:
     """Pair weights of models with copies in float16, of half the size.
 
     Computing in float16 as well would lose digits and, on a CPU, time.
