@@ -147,10 +147,11 @@ def write(
         "float32" if in_half else precision, how.portable
     )
     id_model, signatures = translator.id_model, _signatures(translator, search)
-    frozen, scope = id_model.frozen, contextlib.nullcontext()
+    frozen = id_model.frozen
     operators, instructions = (
         (frozen.operators, frozen.instructions) if frozen else ((), ())
     )
+    scope: Any = contextlib.nullcontext()
     if in_half:  # Each call casts each of the weights once.
         scope = keras.StatelessScope(half_weights(*id_model.models))
     with scope:
