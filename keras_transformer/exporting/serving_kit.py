@@ -92,11 +92,6 @@ class Export:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.precision == "int8" and self.portable:
-            raise UserError(
-                "Expected int8 without `portable`, since it needs operators "
-                "that not every TensorFlow has; leave out one of them."
-            )
 
     def planned(self, output: str | os.PathLike) -> "Export":
         """Fill in name and size, and refuse what cannot be, before any work.

@@ -228,7 +228,7 @@ def test_the_command_prints_the_path_and_nothing_else(
         (["--precision=int4"], "Expected --precision to be one of float32"),
         (
             ["--quantize=int8", "--portable"],
-            "Expected int8 without --portable, since it needs operators",
+            "int8 needs its operators, found another or",
         ),
         (["--max-batch-size=0"], "Expected --max-batch-size to be at least 1"),
     ],
