@@ -137,8 +137,8 @@ class PackedWeights(products.Products):
         self,
         rows: tf.Tensor,
         kernel: keras.Variable,
-        bias: keras.Variable | None,
-        activation: str | Callable | None,
+        bias: keras.Variable | None = None,
+        activation: str | Callable | None = None,
     ) -> tf.Tensor:
         if not self._packs(rows):
             return super().product(rows, kernel, bias, activation)
@@ -147,7 +147,7 @@ class PackedWeights(products.Products):
         return keras.activations.get(activation)(_packed(rows, kernel, bias))
 
     def table_product(
-        self, table: keras.Variable, dtype: str, words: tf.Tensor | None
+        self, table: keras.Variable, dtype: str, words: tf.Tensor | None = None
     ) -> Callable[[tf.Tensor], tf.Tensor]:
         plain = super().table_product(table, dtype, words)
         if words is not None:  # Each search has its own.
@@ -192,8 +192,8 @@ class Int8Weights(products.Products):
         self,
         rows: tf.Tensor,
         kernel: keras.Variable,
-        bias: keras.Variable | None,
-        activation: str | Callable | None,
+        bias: keras.Variable | None = None,
+        activation: str | Callable | None = None,
     ) -> tf.Tensor:
         if not (matrix := self._matrix(kernel)):
             return super().product(rows, kernel, bias, activation)
@@ -203,7 +203,7 @@ class Int8Weights(products.Products):
         return keras.activations.get(activation)(result)
 
     def table_product(
-        self, table: keras.Variable, dtype: str, words: tf.Tensor | None
+        self, table: keras.Variable, dtype: str, words: tf.Tensor | None = None
     ) -> Callable[[tf.Tensor], tf.Tensor]:
         if not (matrix := self._matrix(table)):
             return super().table_product(table, dtype, words)

@@ -15,7 +15,7 @@ from keras_transformer.config import checked
 from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
 from keras_transformer.layers.products import (
     leading_axes,
-    product,
+    products_in_use,
     scaled_dot_product_attention,
     swap_heads,
 )
@@ -284,7 +284,9 @@ class MultiHeadAttention(keras.layers.Layer):
         context = ops.reshape(  # (B, T, H, U) before
             swap(context), (-1, self.num_heads * self.value_dim)
         )
-        output = product(context, self.output_kernel, self.output_bias)
+        output = products_in_use().product(
+            context, self.output_kernel, self.output_bias
+        )
         return ops.reshape(output, (*leading_axes(query), query.shape[-1]))
 
     def _queries(self, query, swap):
@@ -302,7 +304,7 @@ class MultiHeadAttention(keras.layers.Layer):
             )
         # One large product for all positions.
         rows = ops.reshape(inputs, (-1, kernel.shape[0]))
-        projected = product(rows, kernel, bias)
+        projected = products_in_use().product(rows, kernel, bias)
         shape = (*leading_axes(inputs), self.num_heads, width)
         return swap(ops.reshape(projected, shape))
 

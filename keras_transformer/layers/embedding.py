@@ -11,7 +11,7 @@ from keras import ops
 
 from keras_transformer.config import PAD_ID, checked
 from keras_transformer.keras_internals import Shape, Tensor
-from keras_transformer.layers.products import lookup, table_product
+from keras_transformer.layers.products import products_in_use
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -82,7 +82,7 @@ class TiedEmbedding(keras.layers.Layer):
                 f"dtype={keras.backend.standardize_dtype(inputs.dtype)}"
             )
         # An id below 0 is padding too; as an index it would count from the end.
-        rows = lookup(self.table, ops.maximum(inputs, PAD_ID))
+        rows = products_in_use().lookup(self.table, ops.maximum(inputs, PAD_ID))
         return ops.cast(rows, self.compute_dtype) * self.d_model**0.5
 
     def logits(self, inputs: Tensor) -> Tensor:
@@ -112,7 +112,9 @@ class TiedEmbedding(keras.layers.Layer):
             A function of a float tensor `(..., D)`, which returns float32
             `(..., V)` or `(..., K)`.
         """
-        multiply = table_product(self.table, self.compute_dtype, words)
+        multiply = products_in_use().table_product(
+            self.table, self.compute_dtype, words
+        )
         if self.use_bias:
             bias = ops.cast(self.bias, "float32")
             if words is not None:

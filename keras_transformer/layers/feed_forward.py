@@ -11,7 +11,7 @@ from keras import ops
 
 from keras_transformer.config import checked
 from keras_transformer.keras_internals import Shape, Tensor
-from keras_transformer.layers.products import leading_axes, product
+from keras_transformer.layers.products import leading_axes, products_in_use
 
 
 class _Affine(keras.layers.Layer):
@@ -86,10 +86,12 @@ class FeedForward(keras.layers.Layer):
         # Use rank 2: `Dense` surrounds a product of rank 3 with operations on
         # shapes and leaves bias and ReLU to further passes.
         rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
-        rows = product(
+        rows = products_in_use().product(
             rows, self.widen.kernel, self.widen.bias, self.activation
         )
-        rows = product(rows, self.narrow.kernel, self.narrow.bias)
+        rows = products_in_use().product(
+            rows, self.narrow.kernel, self.narrow.bias
+        )
         return ops.reshape(rows, (*leading_axes(inputs), inputs.shape[-1]))
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

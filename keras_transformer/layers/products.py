@@ -98,15 +98,19 @@ def leading_axes(inputs: Tensor) -> tuple | Tensor:
 
 
 class Products:
-    """The products below by `keras.ops`; a subclass makes some in its way."""
+    """Products with weights by `keras.ops`; a subclass makes some its own way."""
 
     def product(
         self,
         rows: Tensor,
         kernel: keras.Variable,
-        bias: keras.Variable | None,
-        activation: str | Callable | None,
+        bias: keras.Variable | None = None,
+        activation: str | Callable | None = None,
     ) -> Tensor:
+        """Compute `activation(rows @ kernel + bias)` in the dtype of the rows.
+
+        Rows are `(N, D)`, the kernel is `(D, E)`, and the result `(N, E)`.
+        """
         result = ops.matmul(rows, ops.cast(kernel, rows.dtype))
         if bias is not None:
             # `ops.add` makes a `BiasAdd`, which TensorFlow fuses with the
@@ -115,14 +119,20 @@ class Products:
         return keras.activations.get(activation)(result)
 
     def table_product(
-        self, table: keras.Variable, dtype: str, words: Tensor | None
+        self, table: keras.Variable, dtype: str, words: Tensor | None = None
     ) -> Callable[[Tensor], Tensor]:
+        """Make the function `rows @ transpose(table)`, for many calls.
+
+        It turns `(N, D)` into `(N, V)`, or, with `words` `(K,)`, the only rows
+        of the embedding matrix to multiply by, into `(N, K)`.
+        """
         rows_in_use = table if words is None else ops.take(table, words, axis=0)
         # Transposed here, once, which makes every call faster.
         kernel = ops.transpose(ops.cast(rows_in_use, dtype))
         return lambda rows: ops.matmul(rows, kernel)
 
     def lookup(self, table: keras.Variable, ids: Tensor) -> Tensor:
+        """Pick the rows `(..., D)` of an embedding matrix `(V, D)`."""
         return ops.take(table, ids, axis=0)
 
 
@@ -130,6 +140,8 @@ _PLAIN = Products()
 _in_use: contextvars.ContextVar[Products] = contextvars.ContextVar(
     "products", default=_PLAIN
 )
+# Returns what makes all products with weights here.
+products_in_use = _in_use.get
 
 
 @contextlib.contextmanager
@@ -140,32 +152,3 @@ def replaced_by(products: Products | None) -> Iterator[None]:
         yield
     finally:
         _in_use.reset(token)
-
-
-def product(
-    rows: Tensor,
-    kernel: keras.Variable,
-    bias: keras.Variable | None = None,
-    activation: str | Callable | None = None,
-) -> Tensor:
-    """Compute `activation(rows @ kernel + bias)` in the dtype of the rows.
-
-    Rows are `(N, D)`, the kernel is `(D, E)`, and the result `(N, E)`.
-    """
-    return _in_use.get().product(rows, kernel, bias, activation)
-
-
-def table_product(
-    table: keras.Variable, dtype: str, words: Tensor | None = None
-) -> Callable[[Tensor], Tensor]:
-    """Make the function `rows @ transpose(table)`, for many calls.
-
-    It turns `(N, D)` into `(N, V)`, or, with `words` `(K,)`, the only rows of
-    the embedding matrix to multiply by, into `(N, K)`.
-    """
-    return _in_use.get().table_product(table, dtype, words)
-
-
-def lookup(table: keras.Variable, ids: Tensor) -> Tensor:
-    """Pick the rows `(..., D)` of an embedding matrix `(V, D)`."""
-    return _in_use.get().lookup(table, ids)

@@ -47,7 +47,9 @@ def product_graph(model, *shape, activation=None, int8=False):
     """The first feed-forward product of a model, of rows like these."""
     kernel, bias = wide(model)
     return graph_of(
-        lambda rows: products.product(rows, kernel, bias, activation),
+        lambda rows: products.products_in_use().product(
+            rows, kernel, bias, activation
+        ),
         (Int8Weights if int8 else PackedWeights)(model),
         shape,
         dtype=kernel.dtype,
@@ -161,8 +163,10 @@ def test_an_int8_embedding_looks_up_and_predicts_with_the_same_numbers():
 
     def both(rows):
         ids = tf.constant([[5, 0, 22], [1, 2, 3]])
-        looked_up = products.lookup(table, ids)
-        return looked_up, products.table_product(table, "float32")(rows)
+        looked_up = products.products_in_use().lookup(table, ids)
+        return looked_up, products.products_in_use().table_product(
+            table, "float32"
+        )(rows)
 
     graph = graph_of(both, Int8Weights(model), [None, 10])
     rows = draw(4, 10)
