@@ -98,7 +98,7 @@ def leading_axes(inputs: Tensor) -> tuple | Tensor:
 
 
 class Products:
-    """Products with weights by `keras.ops`; a subclass makes some its own way."""
+    """Products with weights by `keras.ops`; subclasses make some otherwise."""
 
     def product(
         self,
