@@ -32,7 +32,6 @@ import logging
 import os
 import pathlib
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -63,6 +62,8 @@ logger = logging.getLogger("keras_transformer")
 # By name: a function of a translator and strings `(B,)`, how it searches, and
 # the names of the strings.
 Signatures = dict[str, tuple[Callable, Search, tuple[str, ...]]]
+# Weights with their copies in float16.
+HalfWeights = list[tuple[keras.Variable, keras.Variable]]
 
 
 def export(
@@ -151,11 +152,8 @@ def write(
     operators, instructions = (
         (frozen.operators, frozen.instructions) if frozen else ((), ())
     )
-    scope: Any = contextlib.nullcontext()
-    if in_half:  # Each call casts each of the weights once.
-        scope = keras.StatelessScope(half_weights(*id_model.models))
-    with scope:
-        module, traced = _trace(translator, signatures)
+    half = half_weights(*id_model.models) if in_half else None
+    module, traced = _trace(translator, signatures, half)
     path = pathlib.Path(output) / str(how.version)
     is_new = not path.parent.exists()
     try:
@@ -188,13 +186,14 @@ def write(
 
 
 def _trace(
-    translator: Translator, signatures: Signatures
+    translator: Translator, signatures: Signatures, half: HalfWeights | None
 ) -> tuple[tf.Module, dict[str, Callable]]:
     """Trace every signature once, and collect the variables that they use."""
     module, traced = tf.Module(), {}
     for name, (function, search, arguments) in signatures.items():
-        of_texts = _of_texts(function, translator, search)
-        made = tf.function(of_texts, autograph=False)
+        made = tf.function(
+            _of_texts(function, translator, search, half), autograph=False
+        )
         specs = [tf.TensorSpec([None], tf.string, name) for name in arguments]
         traced[name] = made.get_concrete_function(*specs)
         # Not the `tf.function`: TensorFlow would trace it again to save it.
@@ -206,8 +205,21 @@ def _trace(
     return module, traced
 
 
-def _of_texts(function: Callable, *given: Any) -> Callable:
-    return lambda *texts: function(*given, *texts)
+def _of_texts(
+    function: Callable,
+    translator: Translator,
+    search: Search,
+    half: HalfWeights | None,
+) -> Callable:
+    """Make a function of texts, which may read weights from their copies."""
+
+    def of_texts(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        # The scope casts each copy, here in the graph and once a call.
+        scope = keras.StatelessScope(half) if half else contextlib.nullcontext()
+        with scope:
+            return function(translator, search, *texts)
+
+    return of_texts
 
 
 @contextlib.contextmanager
@@ -328,9 +340,7 @@ def _longest_target(search: Search) -> int | None:
     return search.max_length
 
 
-def half_weights(
-    *models: keras.Model,
-) -> list[tuple[keras.Variable, keras.Variable]]:
+def half_weights(*models: keras.Model) -> HalfWeights:
     """Pair weights of models with copies in float16, of half the size.
 
     Computing in float16 as well would lose digits and, on a CPU, time.
