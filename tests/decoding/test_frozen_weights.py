@@ -12,7 +12,7 @@ from keras_transformer.config import Search
 from keras_transformer.decoding import frozen_weights
 from keras_transformer.decoding.frozen_weights import Int8Weights, PackedWeights
 from keras_transformer.decoding.id_model import IdModel
-from keras_transformer.layers import products
+from keras_transformer.layers.products import products_in_use, replaced_by
 from keras_transformer.machine import devices
 
 PACKED = "_MklNativeFusedMatMul"
@@ -26,7 +26,7 @@ NEW = {
 
 def graph_of(function, frozen, *shapes, dtype=tf.float32):
     """The graph of a function whose products are made with these weights."""
-    with products.replaced_by(frozen):
+    with replaced_by(frozen):
         return tf.function(
             function,
             input_signature=[tf.TensorSpec(shape, dtype) for shape in shapes],
@@ -47,9 +47,7 @@ def product_graph(model, *shape, activation=None, int8=False):
     """The first feed-forward product of a model, of rows like these."""
     kernel, bias = wide(model)
     return graph_of(
-        lambda rows: products.products_in_use().product(
-            rows, kernel, bias, activation
-        ),
+        lambda rows: products_in_use().product(rows, kernel, bias, activation),
         (Int8Weights if int8 else PackedWeights)(model),
         shape,
         dtype=kernel.dtype,
@@ -163,10 +161,10 @@ def test_an_int8_embedding_looks_up_and_predicts_with_the_same_numbers():
 
     def both(rows):
         ids = tf.constant([[5, 0, 22], [1, 2, 3]])
-        looked_up = products.products_in_use().lookup(table, ids)
-        return looked_up, products.products_in_use().table_product(
-            table, "float32"
-        )(rows)
+        looked_up = products_in_use().lookup(table, ids)
+        return looked_up, products_in_use().table_product(table, "float32")(
+            rows
+        )
 
     graph = graph_of(both, Int8Weights(model), [None, 10])
     rows = draw(4, 10)
