@@ -22,7 +22,7 @@ import logging
 import os
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from google.protobuf import text_encoding, text_format
@@ -140,7 +140,9 @@ class Export:
     def write_configs(self, output: pathlib.Path) -> None:
         """Write the two configuration files; keep existing ones."""
         size = self.max_batch_size or MAX_BATCH_SIZE
-        texts = {BATCHING_FILE: functools.partial(batching_text, size)}
+        texts: dict[str, Callable[[], str]] = {
+            BATCHING_FILE: functools.partial(batching_text, size)
+        }
         if error := _missing():
             logger.warning(
                 "Leaving out %s and the warm-up requests: %s",

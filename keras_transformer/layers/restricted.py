@@ -57,19 +57,19 @@ def restricted_attention(
             "Restricted attention is self-attention: it needs as many keys as "
             f"queries. Received: {queries} queries and {keys} keys"
         )
-    masks = [mask for mask in masks if mask is not None]
-    if any(len(mask.shape) > 1 and mask.shape[-2] != 1 for mask in masks):
+    given = [mask for mask in masks if mask is not None]
+    if any(len(mask.shape) > 1 and mask.shape[-2] != 1 for mask in given):
         near = _band(ops.shape(query)[-2], restriction, causal)
         return scaled_dot_product_attention(
-            query, key, value, all_of(near, *masks), dropout
+            query, key, value, all_of(near, *given), dropout
         )
     blocks = _Blocks.of(ops.shape(query)[-2], restriction, causal)
-    masks = [_by_blocks(mask, blocks) for mask in masks]
-    seen = all_of(blocks.near(restriction), *masks)  # (., ., N, P, C)
+    of_keys = [_by_blocks(mask, blocks) for mask in given]
+    seen = all_of(blocks.near(restriction), *of_keys)  # (., ., N, P, C)
     context, weights = scaled_dot_product_attention(
         blocks.cut(query), blocks.look(key), blocks.look(value), seen, dropout
     )
-    if masks:  # Without them a position sees itself.
+    if of_keys:  # Without them a position sees itself.
         sees_any = ops.any(seen, axis=-1, keepdims=True)
         mean = ops.mean(value, axis=-2, keepdims=True)[:, :, None]
         context = ops.where(sees_any, context, mean)
