@@ -66,7 +66,7 @@ async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
         own = [part for part in page if isinstance(part, Segment)]
         segments += own
         # As in plain text, the tag of a whole goes before each of its parts.
-        tags += [tag_of(own[0].text) for _ in own]
+        tags += [tag_of(each.text) for each in own[:1]] * len(own)
     found = await job.search([x.text for x in segments], tags=tags)
     pairs = list(zip(segments, found, strict=True))
     # Only elements ask which words belong together.
@@ -188,12 +188,6 @@ class Segment:
         self._whole.end = size
         self.text = "".join(texts)
         self.has_elements = bool(self._whole.children)
-        self._target = ""
-        # Of each word of the translation, its place and its source word's.
-        self._words: list[tuple[Span, Span]] = []
-        # Where words begin and end: places in the text, in the words, and in
-        # the translation.
-        self._borders: list[tuple[int, int, int]] = []
 
     def __str__(self) -> str:
         return self._html
@@ -209,10 +203,13 @@ class Segment:
         best = [each.best for each, _ in sentences]
         pieces = splitter.pieces(self.text, spans, best)
         self._target = "".join(pieces)
-        at = len(pieces[0])
+        # Of each word of the translation, its place and its source word's.
+        self._words: list[tuple[Span, Span]] = []
+        # Where sentences begin, and words begin and end: in the text, in the
+        # words and in the translation.
+        borders, at = list[tuple[int, int, int]](), len(pieces[0])
         for (each, links), gap in zip(sentences, pieces[2::2], strict=True):
-            # What stands before a sentence goes before its first word.
-            self._borders.append((each.span.start, len(self._words), at))
+            borders.append((each.span.start, len(self._words), at))
             source = _words(each.source, splitter.languages[0], each.span.start)
             target = _words(each.best, splitter.languages[1], at)
             # Words without a link keep their order.
@@ -220,14 +217,14 @@ class Segment:
             origins = [i * len(source) // count for i in range(count)]
             for origin, i in links or ():
                 origins[i] = origin
-            for word, i in zip(target, origins, strict=True):
-                number = len(self._words)
-                self._words.append((word, source[i]))
-                for side in (0, 1):
-                    border = source[i][side], number + side, word[side]
-                    self._borders.append(border)
+            self._words += zip(
+                target, [source[i] for i in origins], strict=True
+            )
             at += len(each.best) + len(gap)
-        self._borders.sort()
+        for i, (word, origin) in enumerate(self._words):
+            borders.append((origin.start, i, word.start))
+            borders.append((origin.end, i + 1, word.end))
+        self._borders = sorted(borders)
         words = Span(0, len(self._words))
         self._html = self._inner(self._whole, words, Span(0, len(self._target)))
 
@@ -276,13 +273,13 @@ class Segment:
             i = bisect.bisect_right(ends, origin.start)
             if i == len(ends) or children[i].start >= origin.end:
                 continue
-            gain, run = latest.get(children[i], (0, Span(number, number)))
+            child = children[i]
+            gain, run = latest.get(child, (0, Span(number, number)))
             gain -= number - run.end
             start = run.start if gain > 0 else number
-            one = max(gain, 0) + 1, Span(start, number + 1)
-            latest[children[i]] = one
-            other = best.get(children[i], one)
-            best[children[i]] = max(other, one, key=lambda each: each[0])
+            latest[child] = max(gain, 0) + 1, Span(start, number + 1)
+            if latest[child][0] > best.get(child, (0,))[0]:
+                best[child] = latest[child]
         return {child: run for child, (_, run) in best.items()}
 
     def _around(self, element: _Element, run: Span) -> Span:
