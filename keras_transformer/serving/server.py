@@ -75,16 +75,12 @@ def bind(host: str, port: int) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
     except (OSError, UnicodeError) as error:  # A name that no host can have.
-        raise _taken(host, port, error) from None
+        why = getattr(error, "strerror", None) or error
+        raise UserError(
+            f"Expected a free address, cannot listen at {host}, port {port} "
+            f"({why}); choose another `port` or `host`."
+        ) from None
     return listening
-
-
-def _taken(host: str, port: int, error: Exception) -> UserError:
-    why = getattr(error, "strerror", None) or error
-    return UserError(
-        f"Expected a free address, cannot listen at {host}, port {port} "
-        f"({why}); choose another `port` or `host`."
-    )
 
 
 def serve(listening: socket.socket, service: Service) -> None:
@@ -93,11 +89,7 @@ def serve(listening: socket.socket, service: Service) -> None:
     Clients can connect from now on to the socket of `bind`.
     """
     host, port = listening.getsockname()[:2]
-    try:
-        listening.listen(_BACKLOG)
-    except OSError as error:  # Another process was quicker.
-        raise _taken(host, port, error) from None
-
+    listening.listen(_BACKLOG)
     # A thread that reads a long text gives way to the others sooner.
     sys.setswitchinterval(5e-4)
     if host not in ("127.0.0.1", "::1"):
@@ -134,10 +126,8 @@ def make(service: Service) -> uvicorn.Server:
         uvicorn.Config(
             app,
             http="h11",
-            loop="asyncio",
             ws="none",
             lifespan="off",
-            interface="asgi3",
             access_log=False,
             log_config=None,
             log_level="critical",

@@ -141,7 +141,6 @@ def test_no_field_of_a_request_reaches_the_log(caplog):
             ("/translate", PARTS, [f"--x\r\n{secret}\r\n\r\n{secret}"]),
             ("/translate", f"multipart/form-data; boundary={secret}", ["--"]),
             ("/translate", secret, [secret]),
-            ("/", FORM, [f"text={secret}", f"{secret}=a"]),
             ("/api/translate", JSON, [json.dumps({"text": secret})]),
             (
                 PREDICT,

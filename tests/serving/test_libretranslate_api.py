@@ -109,22 +109,23 @@ def test_a_form_of_parts_is_read_line_by_line(client, translations):
     assert answer.json() == {"translatedText": f"{one}\n{two}"}
 
 
-def test_files_are_no_texts(client):
+def test_what_is_no_form_of_texts_is_refused(client):
     answer = client.post("/translate", files={"q": b"Hund"})
-    assert answer.status_code == 400
-    assert "no file" in answer.json()["error"]
-    kind = {"Content-Type": "multipart/form-data; boundary=x"}
-    for body in b"", b"--x\r\n" * 9_999, b"--x\r\nContent-Type: a/b":
-        answer = client.post("/translate", content=body, headers=kind)
-        assert answer.status_code == 400
-
-
-def test_a_form_that_is_not_utf_8_is_refused(client):
-    kind = {"Content-Type": "application/x-www-form-urlencoded"}
-    body = b"source=de&target=en&q=%ff%fe"
-    answer = client.post("/translate", content=body, headers=kind)
-    assert answer.status_code == 400
-    assert "a form in UTF-8" in answer.json()["error"]
+    assert answer.status_code == 400 and "no file" in answer.text
+    urlencoded = "application/x-www-form-urlencoded"
+    parts = "multipart/form-data; boundary=x"
+    nameless = b"Content-Disposition: form-data; name*=q\r\n\r\nHund"
+    for kind, body in (
+        (urlencoded, b"source=de&target=en&q=%ff%fe"),
+        (parts, b""),
+        (parts, b"--x\r\n" * 9_999),
+        (parts, b"--x\r\nContent-Type: a/b"),
+        (parts, b"--x\r\n" + nameless + b"\r\n--x--"),
+    ):
+        headers = {"Content-Type": kind}
+        answer = client.post("/translate", content=body, headers=headers)
+        assert answer.status_code == 400, body
+        assert "Expected a form in UTF-8" in answer.text
 
 
 @pytest.mark.stands_for("n best of a real model")

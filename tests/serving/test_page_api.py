@@ -80,21 +80,24 @@ def hypotheses_of(change):
     return sentence["hypotheses"]
 
 
-def test_of_hypotheses_that_read_the_same_the_best_is_there():
-    def repeat(translations, scores):
-        translations[:, 1] = translations[:, 0]
-
-    assert hypotheses_of(repeat) == [
-        {"text": "dog. Ein", "score": -0.25},
-        {"text": "dog. Ein?", "score": -1.0},
-    ]
+def repeat(translations, scores):
+    translations[:, 1] = translations[:, 0]
 
 
-def test_a_search_that_is_left_with_nothing_has_no_score():
-    def find_nothing(translations, scores):
-        translations[:], scores[:] = b"", -np.inf
+def find_nothing(translations, scores):
+    translations[:], scores[:] = b"", -np.inf
 
-    assert hypotheses_of(find_nothing) == [{"text": "", "score": None}]
+
+@pytest.mark.parametrize(
+    "change, expected",
+    [
+        (repeat, [("dog. Ein", -0.25), ("dog. Ein?", -1.0)]),
+        (find_nothing, [("", None)]),
+    ],
+)
+def test_hypotheses_that_read_the_same_are_one(change, expected):
+    found = [tuple(each.values()) for each in hypotheses_of(change)]
+    assert found == expected
 
 
 def test_words_are_those_of_the_model_s_own_alignment(client, small_translator):
