@@ -60,7 +60,7 @@ async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
             f"Invalid request: request ({size}) exceeds text limit "
             f"({MAX_HTML}) of HTML"
         )
-    pages = await job.apart(list, map(read, texts))
+    pages: list[list] = await job.apart(list, map(read, texts))
     segments, tags = list[Segment](), list[str]()
     for page in pages:
         own = [part for part in page if isinstance(part, Segment)]
@@ -124,7 +124,11 @@ class _Reader(HTMLParser):
     def handle_comment(self, data: str) -> None:
         self._add("")
 
-    handle_decl = handle_pi = handle_comment
+    def handle_decl(self, decl: str) -> None:
+        self._add("")
+
+    def handle_pi(self, data: str) -> None:
+        self._add("")
 
     def _add(self, name: str, is_alone: bool = False) -> None:
         inside = self._inside
@@ -221,9 +225,9 @@ class Segment:
                 target, [source[i] for i in origins], strict=True
             )
             at += len(each.best) + len(gap)
-        for i, (word, origin) in enumerate(self._words):
-            borders.append((origin.start, i, word.start))
-            borders.append((origin.end, i + 1, word.end))
+        for i, (word, source_word) in enumerate(self._words):
+            borders.append((source_word.start, i, word.start))
+            borders.append((source_word.end, i + 1, word.end))
         self._borders = sorted(borders)
         words = Span(0, len(self._words))
         self._html = self._inner(self._whole, words, Span(0, len(self._target)))

@@ -125,7 +125,6 @@ def test_what_is_no_form_of_texts_is_refused(client):
         headers = {"Content-Type": kind}
         answer = client.post("/translate", content=body, headers=headers)
         assert answer.status_code == 400, body
-        assert "Expected a form in UTF-8" in answer.text
 
 
 @pytest.mark.stands_for("n best of a real model")
