@@ -8,8 +8,7 @@ import contextlib
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -43,41 +42,90 @@ _BYTE = re.compile("<0x([0-9A-F]{2})>")
 Row = str | tuple[str, str, str]
 
 
-class Findings(NamedTuple):
-    """The pairs of a text that are suspect.
+class Inspection:
+    """Counts what is suspect in the pairs of a corpus while they are read.
+
+    Args:
+        corpus: The corpus.
+        held_out: The splits that its text should not have, if they are there.
 
     Attributes:
         pairs: All pairs.
-        repeated: Pairs that stood there before; None if nobody counted.
         equal: Pairs whose sides are the same text.
         empty: Pairs with a side without text.
-        ratio: Characters of the target for one of the source, the median.
-        unlike: Pairs whose ratio is more than `FAR` times above or below it.
-        leftovers: The pairs with each of `LEFTOVERS`, and an example.
-        shared: The sources of each held-out split that are in this text, and
-            all of that split.
+        leftovers: Pairs with each of `LEFTOVERS`.
     """
 
-    pairs: int
-    repeated: int | None
-    equal: int
-    empty: int
-    ratio: float
-    unlike: int
-    leftovers: Mapping[str, tuple[int, str]] = {}
-    shared: Mapping[str, tuple[int, int]] = {}
+    def __init__(self, corpus: Corpus, held_out: Iterable[str] = ()) -> None:
+        self._repeats = corpus.repeats
+        self.pairs = self.equal = self.empty = 0
+        self.leftovers, self._examples = Counter[str](), dict[str, str]()
+        self._hashes, self._ratios = array.array("q"), array.array("f")
+        self._held_out: dict[str, list[str]] = {}
+        for split in held_out:
+            with contextlib.suppress(UserError):  # Who needs it will tell.
+                pairs = corpus.pairs(split)
+                self._held_out[split] = [x for x, _ in pairs if x.strip()]
+        self._unmet = set(itertools.chain(*self._held_out.values()))
+        self._met: set[str] = set()
+
+    def watch(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        """Pass pairs on, and count."""
+        for pair in pairs:
+            source, target = pair
+            self.pairs += 1
+            if not source or not target or source.isspace() or target.isspace():
+                self.empty += 1
+            else:
+                self.equal += source == target
+                if not self._repeats:
+                    self._hashes.append(hash(pair))
+                if max(len(source), len(target)) >= TELLING_LENGTH:
+                    self._ratios.append(len(target) / len(source))
+                if source in self._unmet:
+                    self._met.add(source)
+                both = f"{source}\n{target}"
+                if _SUSPECT.search(both):
+                    found = _LEFT.finditer(both)
+                    of_pair = {str(x.lastgroup): x[0] for x in found}
+                    self.leftovers.update([*of_pair])
+                    self._examples = {**of_pair, **self._examples}
+            yield pair
+
+    def repeated(self) -> int | None:
+        """Count pairs that stood there before; None where that is meant."""
+        hashes = np.sort(self._hashes)
+        same = int((hashes[1:] == hashes[:-1]).sum())
+        return None if self._repeats else same
+
+    def ratio(self) -> tuple[float, int]:
+        """Return the characters of a target for one of its source, the median.
+
+        The second number is that of pairs more than `FAR` times off it.
+        """
+        ratios = np.array(self._ratios)
+        usual = float(np.median(ratios)) if len(ratios) else 1.0
+        off = np.maximum(ratios / usual, usual / ratios)
+        return usual, int((off > FAR).sum())
+
+    def shared(self) -> dict[str, tuple[int, int]]:
+        """Count the sources of held-out splits that were read, and all."""
+        return {
+            split: (sum(x in self._met for x in sources), len(sources))
+            for split, sources in self._held_out.items()
+        }
 
     def advice(self, too_long: int) -> list[str]:
         """Say what to clean, in a sentence, and what the scores are worth."""
         counts = {
-            "repeated": self.repeated or 0,
+            "repeated": self.repeated() or 0,
             "with equal sides": self.equal,
-            f"with one side {FAR} times longer than usual": self.unlike,
+            f"with one side {FAR} times longer than usual": self.ratio()[1],
             "with an empty side": self.empty,
             "too long": too_long,
         }
-        for kind, (count, example) in self.leftovers.items():
-            counts[f"with {kind} such as {example}"] = count
+        for kind, count in self.leftovers.items():
+            counts[f"with {kind} such as {self._examples[kind]}"] = count
         named = [
             f"{count:,} {which} ({100 * count / self.pairs:.1f} %)"
             for which, count in counts.items()
@@ -90,7 +138,7 @@ class Findings(NamedTuple):
         return advice[: len(named)] + [
             f"{count:,} of {all_of:,} sources of {split} are in the training "
             "text too, so scores on it are better than on new text."
-            for split, (count, all_of) in self.shared.items()
+            for split, (count, all_of) in self.shared().items()
             if count
         ]
 
@@ -106,93 +154,33 @@ class Findings(NamedTuple):
         named = f"different characters, {100 * share:.2g} % of the tokens{part}"
         named += f": {shown}" if shown else ""
         too_long = f"pairs above {longest} tokens, dropped{part}"
-        repeated = "not counted" if self.repeated is None else self.repeated
+        repeated = self.repeated()
+        usual, unlike = self.ratio()
         counts: list[tuple[str, int | str, str]] = [
-            ("repeated", repeated, "pairs that stood there before"),
+            (
+                "repeated",
+                "not counted" if repeated is None else repeated,
+                "pairs that stood there before",
+            ),
             ("equal sides", self.equal, "pairs"),
-            ("target/source", f"{self.ratio:.2f}", "characters, the median"),
-            ("unlike lengths", self.unlike, f"pairs over {FAR} times off that"),
+            ("target/source", f"{usual:.2f}", "characters, the median"),
+            ("unlike lengths", unlike, f"pairs over {FAR} times off that"),
             ("empty", self.empty, "pairs with an empty side, dropped"),
             ("too long", records.dropped, too_long),
             ("spelled in bytes", len(found), named),
         ]
-        for kind, (count, example) in self.leftovers.items():
-            mended = f"pairs, such as {example}; {LEFTOVERS[kind][1]}"
+        for kind, count in self.leftovers.items():
+            mended = (
+                f"pairs, such as {self._examples[kind]}; {LEFTOVERS[kind][1]}"
+            )
             counts.append((kind, count, mended))
-        for split, (count, all_of) in self.shared.items():
+        for split, (count, all_of) in self.shared().items():
             of = f"of {all_of:,} sources, which are in this text too"
             counts.append((f"of {split}", count, of))
         rows: list[Row] = [f"The text, {self.pairs:,} pairs"]
         for name, x, unit in counts:
             rows.append((name, f"{x:,}" if isinstance(x, int) else x, unit))
         return rows
-
-
-class Inspection:
-    """Counts what is suspect in the pairs of a corpus while they are read.
-
-    Args:
-        corpus: The corpus.
-        held_out: The splits that its text should not have, if they are there.
-    """
-
-    def __init__(self, corpus: Corpus, held_out: Iterable[str] = ()) -> None:
-        self._counts_repeated = not corpus.repeats
-        self._pairs = self._equal = self._empty = 0
-        self._hashes, self._ratios = array.array("q"), array.array("f")
-        self._leftovers, self._examples = Counter[str](), dict[str, str]()
-        self._held_out: dict[str, list[str]] = {}
-        for split in held_out:
-            with contextlib.suppress(UserError):  # Who needs it will tell.
-                pairs = corpus.pairs(split)
-                self._held_out[split] = [x for x, _ in pairs if x.strip()]
-        self._unmet = set(itertools.chain(*self._held_out.values()))
-        self._met: set[str] = set()
-
-    def watch(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        """Pass pairs on, and count."""
-        for pair in pairs:
-            source, target = pair
-            self._pairs += 1
-            if not source or not target or source.isspace() or target.isspace():
-                self._empty += 1
-            else:
-                self._equal += source == target
-                if self._counts_repeated:
-                    self._hashes.append(hash(pair))
-                if max(len(source), len(target)) >= TELLING_LENGTH:
-                    self._ratios.append(len(target) / len(source))
-                if source in self._unmet:
-                    self._met.add(source)
-                both = f"{source}\n{target}"
-                if _SUSPECT.search(both):
-                    found = _LEFT.finditer(both)
-                    of_pair = {str(x.lastgroup): x[0] for x in found}
-                    self._leftovers.update([*of_pair])
-                    self._examples = {**of_pair, **self._examples}
-            yield pair
-
-    def findings(self) -> Findings:
-        """Sum up what was read."""
-        repeated = None
-        if self._counts_repeated:
-            hashes = np.sort(self._hashes)
-            repeated = int((hashes[1:] == hashes[:-1]).sum())
-        ratios = np.array(self._ratios)
-        usual = float(np.median(ratios)) if len(ratios) else 1.0
-        off = np.maximum(ratios / usual, usual / ratios)
-        return Findings(
-            *(self._pairs, repeated, self._equal, self._empty, usual),
-            int((off > FAR).sum()),
-            {
-                kind: (count, self._examples[kind])
-                for kind, count in self._leftovers.items()
-            },
-            {
-                split: (sum(x in self._met for x in sources), len(sources))
-                for split, sources in self._held_out.items()
-            },
-        )
 
 
 def spelled(records: TokenisedCorpus, tokenizer: Tokenizer) -> Counter[str]:

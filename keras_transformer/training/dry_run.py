@@ -120,7 +120,7 @@ def planned(session: Session) -> tuple[Session, BatchPlan, list[Row]]:
             iter(head), tokenizer, folder / "head", longest
         )
         plan = building.plan_batches(records, run.training)
-        of_text = looking.findings().rows(records, tokenizer, longest)
+        of_text = looking.rows(records, tokenizer, longest)
     return dataclasses.replace(session, run=run), plan, of_text
 
 

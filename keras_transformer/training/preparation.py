@@ -275,7 +275,7 @@ def records_of(
         max_length=run.training.max_length if is_train else None,
     )
     if is_train:
-        for said in looking.findings().advice(made.dropped):
+        for said in looking.advice(made.dropped):
             logger.warning(said)
     return made
 

@@ -7,7 +7,6 @@ from sample_runs import digit_corpus, digit_tokenizer
 
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.inspection import (
-    Findings,
     Inspection,
     spelled,
 )
@@ -28,14 +27,14 @@ DIRTY = [
 def look(pairs):
     inspection = Inspection(open_corpus({"train": CLEAN}))
     assert list(inspection.watch(pairs)) == pairs
-    return inspection.findings()
+    return inspection
 
 
 def test_pairs_that_spoil_a_training_are_counted():
     found = look(CLEAN + DIRTY)
-    assert found == Findings(
-        *(1_009 + 7 + 5 + 3 + 2, 7, 5, 3), pytest.approx(2.0), 2
-    )
+    assert (found.pairs, found.repeated()) == (1_009 + 7 + 5 + 3 + 2, 7)
+    assert (found.equal, found.empty) == (5, 3)
+    assert found.ratio() == (pytest.approx(2.0), 2)
     (advice,) = found.advice(too_long=11)
     for said in (
         *("Of 1,026 training pairs 7 repeated (0.7 %), 5 with equal sides",),
@@ -52,8 +51,7 @@ def test_what_web_pages_and_wrong_encodings_leave_is_counted():
     odd = text.encode().decode("latin-1"), html.escape(html.escape(text))
     lines = [(text, text[1:]), ("a</b>", "<br>"), ("x", odd[0]), (odd[1], "�")]
     found = look(lines * 5)
-    counts = {kind: count for kind, (count, _) in found.leftovers.items()}
-    assert counts == {"entities": 5, "tags": 5, "mojibake": 10}
+    assert found.leftovers == {"entities": 5, "tags": 5, "mojibake": 10}
     assert "5 with entities such as &amp;gt; (25.0 %)" in found.advice(0)[0]
 
 
@@ -62,9 +60,8 @@ def test_held_out_sources_in_the_training_text_are_counted():
     corpus = open_corpus({"train": CLEAN[1:5], **held})
     inspection = Inspection(corpus, ["val", "test", "absent"])
     list(inspection.watch(corpus.pairs("train")))
-    found = inspection.findings()
-    assert found.shared == {"val": (2, 4), "test": (1, 3)}
-    assert "1 of 3 sources of test are in" in found.advice(0)[1]
+    assert inspection.shared() == {"val": (2, 4), "test": (1, 3)}
+    assert "1 of 3 sources of test are in" in inspection.advice(0)[1]
 
 
 def test_a_mixture_that_repeats_pairs_on_purpose_has_no_repeated_ones(
@@ -78,7 +75,7 @@ def test_a_mixture_that_repeats_pairs_on_purpose_has_no_repeated_ones(
         pairs = list(inspection.watch(mixed.pairs("train")))
         if repeated is not None:
             repeated = len(pairs) - len(set(pairs))
-        assert inspection.findings().repeated == repeated
+        assert inspection.repeated() == repeated
 
 
 @pytest.fixture(scope="module")
