@@ -45,7 +45,8 @@ _INVISIBLE = r"[\p{Z}\p{Cc}\p{Cf}]*"
 class Tokenizer(tf.Module):
     """Turns text into ids and back, in Python or inside a `tf.function`.
 
-    It is a `tf.Module`, so that a SavedModel holds its vocabulary.
+    It is a `tf.Module`, so that a SavedModel holds its vocabulary, whose bytes
+    are also what it is pickled as.
 
     Args:
         model: A serialised sentencepiece model whose ids are `PAD_ID`,
