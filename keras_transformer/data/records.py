@@ -134,9 +134,9 @@ class TokenisedCorpus:
 
     @classmethod
     def _open(cls, folder: pathlib.Path, header: dict) -> "TokenisedCorpus":
-        dtype = header["dtype"]
-        sides = (Side.load(folder / x, dtype) for x in ("source", "target"))
-        return cls(*sides, header["dropped"], header["empty"])
+        source = Side.load(folder / "source", header["dtype"])
+        target = Side.load(folder / "target", header["dtype"])
+        return cls(source, target, header["dropped"], header["empty"])
 
     @classmethod
     def load(cls, directory: str | os.PathLike) -> "TokenisedCorpus":
