@@ -81,35 +81,30 @@ class ModelConfig:
     d_model: int = setting(
         512, "width of every sub-layer's output, even (d_model)"
     )
-    num_heads: int = setting(8, "attention heads (h)", of_layers=True)
+    num_heads: int = setting(8, "attention heads (h)")
     key_dim: int = setting(
         None,
         "width of a head's queries and keys; d_model / h if not given (d_k)",
-        of_layers=True,
     )
     value_dim: int = setting(
         None,
         "width of a head's values; d_model / h if not given (d_v)",
-        of_layers=True,
     )
     ffn_dim: int = setting(
         2048,
         "inner width of the feed-forward network (d_ff)",
-        of_layers=True,
     )
     dropout: float = setting(
         0.1,
         "share of units dropped from every sub-layer's output and from "
         "the sums of embeddings and positions (P_drop)",
         within=_SHARE,
-        of_layers=True,
     )
     attention_dropout: float = setting(
         0.0,
         "share of attention weights dropped; the paper drops none, "
         "tensor2tensor's base 0.1",
         within=_SHARE,
-        of_layers=True,
     )
     positions: str = setting(
         "sinusoidal",
@@ -126,14 +121,12 @@ class ModelConfig:
         "if not given (r)",
         within=_LENGTH,
         metavar="R",
-        of_layers=True,
     )
     activation: str | Callable[..., Any] = setting(
         "relu",
         "activation of the feed-forward network",
         choices=ACTIVATIONS,
         or_object=True,
-        of_layers=True,
     )
     norm_epsilon: float = setting(
         1e-6,
@@ -141,14 +134,12 @@ class ModelConfig:
         "this is tensor2tensor's",
         within="(0, inf)",
         flag=False,
-        of_layers=True,
     )
     attention_bias: bool = setting(
         False,
         "whether the projections of queries and of the output have a bias, "
         "unlike the paper's; one of keys or values would be redundant",
         flag=False,
-        of_layers=True,
     )
     logits_bias: bool = setting(
         False, "whether the logits have a bias, unlike the paper's", flag=False
@@ -157,7 +148,6 @@ class ModelConfig:
         False,
         "normalise the input of each sub-layer and the output of each "
         "stack instead of the sum after each sub-layer (pre-norm)",
-        of_layers=True,
     )
     first_position: int = setting(
         0, "number of the first position", within="[0, inf)", flag=False
@@ -195,16 +185,6 @@ class ModelConfig:
     def layers_of(self, stack: str) -> int:
         """Return the number of layers of `"encoder"` or `"decoder"`."""
         return getattr(self, f"{stack}_layers") or self.num_layers
-
-
-# The settings of a model's layers, and those of its stacks.
-LAYER_SETTINGS = [
-    f for f in dataclasses.fields(ModelConfig) if setting_of(f).of_layers
-]
-STACK_SETTINGS = [
-    *(f for f in dataclasses.fields(ModelConfig) if f.name == "num_layers"),
-    *LAYER_SETTINGS,
-]
 
 
 @dataclasses.dataclass(frozen=True)

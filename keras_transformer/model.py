@@ -19,21 +19,19 @@ from keras import ops
 from keras_transformer import layers, masks
 from keras_transformer.config import (
     EOS_ID,
-    LAYER_SETTINGS,
     PAD_ID,
     ModelConfig,
 )
 from keras_transformer.exact_step import ExactModel, pair_of_ids
 from keras_transformer.keras_internals import Tensor
+from keras_transformer.layers.block import LAYER_SETTINGS
 from keras_transformer.replicas import Dropout
-from keras_transformer.settings import with_settings
 
 # For each decoder layer a pair of keys and values.
 Cache: TypeAlias = list[tuple[Tensor, Tensor]]
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-@with_settings(dataclasses.fields(ModelConfig))
 class Transformer(ExactModel):
     """The encoder-decoder model of "Attention Is All You Need".
 
@@ -45,7 +43,36 @@ class Transformer(ExactModel):
 
     Args:
         vocab_size: Pieces of the shared vocabulary, V.
-        **settings: Fields of `ModelConfig`.
+        num_layers: Layers of the encoder, and again of the decoder, N.
+        encoder_layers: Layers of the encoder, if not `num_layers`.
+        decoder_layers: Layers of the decoder, if not `num_layers`.
+        d_model: Width of every sub-layer's output, even.
+        num_heads: Attention heads, h.
+        key_dim: Width of a head's queries and keys, d_k; d_model / h if not
+            given.
+        value_dim: Width of a head's values, d_v; d_model / h if not given.
+        ffn_dim: Inner width of the feed-forward network, d_ff.
+        dropout: Share of units dropped from every sub-layer's output and from
+            the sums of embeddings and positions, P_drop.
+        attention_dropout: Share of attention weights dropped; the paper drops
+            none.
+        positions: As for `PositionalEncoding`: `"sinusoidal"`, `"learned"` or
+            `"tensor2tensor"`.
+        max_positions: Rows of the learned position table.
+        restriction: Let each position attend only to positions of its own
+            sequence less than this far away, in the decoder to as many last
+            ones (section 4, r); to all if not given.
+        activation: That of the feed-forward network, as for `FeedForward`.
+        norm_epsilon: Added by every norm to the variance; the paper names
+            none.
+        attention_bias: Whether the projections of queries and of the output
+            have a bias, unlike the paper's.
+        logits_bias: Whether the logits have a bias, unlike the paper's.
+        norm_first: Whether norms come before sub-layers, and one after each
+            stack (pre-norm).
+        first_position: Number of the first position.
+        tied_embeddings: Whether source, target and logits share one matrix.
+        source_end: Whether the end token of a source may be attended to.
         **kwargs: Passed to `keras.Model`, such as `name` and `dtype`.
 
     Call arguments:
@@ -62,16 +89,38 @@ class Transformer(ExactModel):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.
     """
 
-    def __init__(self, vocab_size: int, **settings: Any) -> None:
-        given = {
-            field.name: settings.pop(field.name)
-            for field in dataclasses.fields(ModelConfig)
-            if field.name in settings
-        }
-        if not isinstance(given.get("activation", ""), str):
-            given["activation"] = keras.activations.get(given["activation"])
-        config = ModelConfig(vocab_size=vocab_size, **given)
-        super().__init__(**settings)
+    def __init__(
+        self,
+        vocab_size: int,
+        num_layers: int = 6,
+        encoder_layers: int | None = None,
+        decoder_layers: int | None = None,
+        d_model: int = 512,
+        num_heads: int = 8,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        ffn_dim: int = 2048,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.0,
+        positions: str = "sinusoidal",
+        max_positions: int = 1024,
+        restriction: int | None = None,
+        activation: str | Callable[..., Any] = "relu",
+        norm_epsilon: float = 1e-6,
+        attention_bias: bool = False,
+        logits_bias: bool = False,
+        norm_first: bool = False,
+        first_position: int = 0,
+        tied_embeddings: bool = True,
+        source_end: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        given = locals()  # By the names above, those of `ModelConfig`.
+        if not isinstance(activation, str):
+            given["activation"] = keras.activations.get(activation)
+        names = [field.name for field in dataclasses.fields(ModelConfig)]
+        config = ModelConfig(**{name: given[name] for name in names})
+        super().__init__(**kwargs)
         self.model_config = config
         self.vocab_size = config.vocab_size
         self._add_layers(config)
@@ -111,9 +160,7 @@ class Transformer(ExactModel):
                 layers.TiedEmbedding(*sizes, dtype=policy, name=name)
                 for name in ("source_embedding", "target_embedding")
             )
-        stack = {
-            field.name: getattr(config, field.name) for field in LAYER_SETTINGS
-        }
+        stack = {name: getattr(config, name) for name in LAYER_SETTINGS}
         stack["dtype"] = policy
         self.encoder = layers.Encoder(
             num_layers=config.layers_of("encoder"), **stack, name="encoder"

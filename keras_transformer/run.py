@@ -20,7 +20,7 @@ from keras_transformer.machine import exhaustion
 from keras_transformer.runs.layout import EVALUATION, RECORDS
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.weights import Weights
-from keras_transformer.settings import of_kind, overridden, whole_number
+from keras_transformer.settings import of_kind, whole_number
 
 if TYPE_CHECKING:  # Verbs open a run before they load TensorFlow.
     import matplotlib.figure
@@ -94,7 +94,8 @@ class Run:
         """Return this run with other weights where they are not None."""
         run = copy.copy(self)
         given = dict(average=average, precision=precision, shortlist=shortlist)
-        run.weights = overridden(self.weights, **given)
+        given = {name: x for name, x in given.items() if x is not None}
+        run.weights = dataclasses.replace(self.weights, **given)
         return run
 
     @property
@@ -238,9 +239,10 @@ class Run:
         from keras_transformer.translation import evaluation
 
         run = self.config
-        search = overridden(
-            search or run.search,
-            beam_size=beam_size,
+        search = search or run.search
+        search = dataclasses.replace(
+            search,
+            beam_size=search.beam_size if beam_size is None else beam_size,
             n_best=1,
             max_source_length=run.longest_source,
         )

@@ -1,25 +1,20 @@
 """Settings, each declared once, and the errors that refuse them.
 
 A setting is a field of a frozen dataclass, made by `setting`, which declares
-its default, range, help and symbol. Checks, refusals, flags, signatures and
-docstrings are made from the fields.
+its default, range, help and symbol. Checks, refusals and flags are made from
+the fields.
 """
 
 import contextlib
 import dataclasses
 import difflib
-import functools
-import inspect
 import numbers
 import os
 import pathlib
 import re
-import textwrap
 import typing
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
-
-Target = TypeVar("Target")
+from collections.abc import Iterable
+from typing import Any
 
 
 class UserError(Exception):
@@ -59,14 +54,12 @@ class Setting:
     """The details of a setting, besides its name, type and default.
 
     Attributes:
-        help: A phrase without a full stop, for the flag's help and a line
-            of a docstring.
+        help: A phrase without a full stop, for the flag's help.
         within: The interval of allowed numbers, such as `"[0, 1)"`; for whole
             numbers, which count something, those from 1 on if not given.
         choices: All allowed values, where they are few.
         flag: Whether command lines have a flag for it.
         metavar: What the flag's help calls the value.
-        of_layers: Whether the layers of a model's stacks take it.
         several: Says that it is a list, and of what; each item has a flag.
         or_object: Whether something of another type may stand in for it,
             which is checked where it is used.
@@ -79,7 +72,6 @@ class Setting:
     choices: tuple[str, ...] = ()
     flag: bool = True
     metavar: str | None = None
-    of_layers: bool = False
     several: str | None = None
     or_object: bool = False
     may_change: bool = False
@@ -206,57 +198,3 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """End a sentence about an unknown setting, with a known one if near."""
     found = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean `{found[0]}`?" if found else "."
-
-
-def overridden(configuration: Target, **given: Any) -> Target:
-    """Return a configuration with those of the settings that are not None."""
-    given = {name: x for name, x in given.items() if x is not None}
-    return dataclasses.replace(configuration, **given)  # type: ignore
-
-
-def with_settings(
-    fields: Iterable[dataclasses.Field],
-) -> Callable[[Target], Target]:
-    """Spell out the `**settings` of a target in its signature and docstring.
-
-    The line of the docstring that describes `**settings` becomes a line for
-    each, and every setting completes on Tab. Those that the target names itself
-    are left to it.
-    """
-    return functools.partial(_spelled_out, fields=list(fields))
-
-
-def _spelled_out(target: Target, fields: list[dataclasses.Field]) -> Target:
-    is_class = isinstance(target, type)
-    function: Any = target.__init__ if is_class else target  # type: ignore
-    signature = inspect.signature(function)
-    own = dict(signature.parameters)
-    settings = own.pop("settings")
-    left = [field for field in fields if field.name not in own]
-    parameters = [*own.values(), *(_parameter_of(field) for field in left)]
-    if is_class:
-        parameters.append(settings.replace(name="kwargs"))
-    function.__signature__ = signature.replace(parameters=parameters)
-    if target.__doc__:  # Not under python -OO.
-        lines = "\n".join([*map(_line_of, left), ""])
-        target.__doc__ = re.sub(
-            r"(?m)^ +\*\*settings: .*\n(?: {12,}.*\n)*",
-            lambda _: lines,
-            target.__doc__,
-        )
-    return target
-
-
-def _parameter_of(field: dataclasses.Field) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(
-        field.name, kind, default=field.default, annotation=field.type
-    )
-
-
-def _line_of(field: dataclasses.Field) -> str:
-    """Describe a setting as a docstring does, indented."""
-    about = setting_of(field).described()
-    line = f"{about[0].upper()}{about[1:]}; default: {field.default!r}."
-    line = f"{' ' * 8}{field.name}: {line}"
-    return textwrap.fill(line, 79, subsequent_indent=" " * 12)

@@ -1,19 +1,33 @@
 """The entry from Python to a training."""
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
+from keras_transformer.data.corpora import Source
 from keras_transformer.run import Run
-from keras_transformer.settings import with_settings
-from keras_transformer.training.request import (
-    TRAINING_SETTINGS,
-    log_shown,
-    understand,
-)
+from keras_transformer.training.request import log_shown, understand
 
 
-@with_settings(TRAINING_SETTINGS)
-def train(run_dir: str | os.PathLike | None = None, **settings: Any) -> Run:
+def train(
+    run_dir: str | os.PathLike | None = None,
+    *,
+    corpus: Source | None = None,
+    preset: str | None = None,
+    recipe: str | None = None,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    train_split: str | None = None,
+    validation_split: str | None = None,
+    tokenizer: Any = None,
+    symbols: str | os.PathLike | Sequence[str] | None = None,
+    init_from: str | os.PathLike | None = None,
+    minutes: float | None = None,
+    strategy: str | None = None,
+    accumulate: int | None = None,
+    callbacks: Sequence[Any] = (),
+    **settings: Any,
+) -> Run:
     """Train a whole run in this process, or resume it.
 
     `train("runs/mine")`, or the same call again, resumes from the last
@@ -23,15 +37,35 @@ def train(run_dir: str | os.PathLike | None = None, **settings: Any) -> Run:
     the run if it has begun. The call sets the seeds of Python, NumPy and
     TensorFlow, so a process trains one run at a time.
 
-    The `corpus` is one as in `open_corpus`. Without a preset it is `demo` for
-    that corpus, `tiny` for fewer than 100,000 pairs, or else `base`. A
-    `tokenizer` and `symbols` may also be objects: a `Tokenizer`, and a list.
-    With `init_from`, pieces of both vocabularies keep their rows, and others
-    start at the mean.
-
     Args:
         run_dir: The run directory; `runs/PRESET` if not given.
-        **settings: Those of this session, and those that override the preset's.
+        corpus: Text to learn from, as in `open_corpus`; several are mixed.
+        preset: One of `PRESETS`; if not given, `demo` for that corpus, `tiny`
+            for fewer than 100,000 pairs, or else `base`.
+        recipe: Name of a recipe of this package, such as `"small-corpus"`,
+            which your other arguments override.
+        source_lang: Language of the source side; `"en"` if not given.
+        target_lang: Language of the target side; `"de"` if not given.
+        train_split: Split to train on; `"train"` if not given.
+        validation_split: Split to validate on; `"val"` if not given.
+        tokenizer: A `Tokenizer`, or the file of a sentencepiece model, instead
+            of a new vocabulary.
+        symbols: Strings, or a file with one a line, that stay one piece in the
+            vocabulary.
+        init_from: Start with the weights and the vocabulary of another run.
+            With a `tokenizer`, pieces of both vocabularies keep their rows,
+            and others start at the mean.
+        minutes: Minutes of training in all, over all sessions.
+        strategy: Where replicas run: `"none"` (one device), `"mirrored"` (all
+            GPUs of this machine), `"multiworker"` (all workers in TF_CONFIG)
+            or, if not given, `"auto"`.
+        accumulate: Micro-batches into which a replica splits its share of a
+            batch; 1 if not given.
+        callbacks: Keras callbacks, called after the package's own, on the
+            first worker alone. A training is one epoch.
+        **settings: Fields of `ModelConfig`, of `TrainingConfig` and of
+            `Search` in `keras_transformer.config`, which override the
+            preset's, such as `steps=8_000`; `train --help` tells of each.
 
     Returns:
         The run.
@@ -42,7 +76,8 @@ def train(run_dir: str | os.PathLike | None = None, **settings: Any) -> Run:
         KeyboardInterrupt: After Ctrl-C and a checkpoint, or a second Ctrl-C.
         SystemExit: After SIGTERM and a checkpoint.
     """
-    session = understand(run_dir=run_dir, **settings)
+    given = locals()
+    session = understand(**given.pop("settings"), **given)
     from keras_transformer.training import loop
 
     with log_shown():

@@ -1,20 +1,15 @@
 import dataclasses
+import inspect
 import json
-import os
-import pathlib
 import pickle
 import re
-import shutil
-import subprocess
-import sys
-import textwrap
 
 import numpy as np
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from sample_runs import make_run
 
-from keras_transformer import config
+import keras_transformer as kt
 from keras_transformer.__main__ import parse_args
 from keras_transformer.commands.flags import named
 from keras_transformer.config import (
@@ -25,10 +20,15 @@ from keras_transformer.config import (
     TrainingConfig,
     UserError,
 )
+from keras_transformer.layers.block import LAYER_SETTINGS
 from keras_transformer.runs import run_config
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.settings import setting
-from keras_transformer.training.request import understand
+from keras_transformer.training.request import (
+    SESSION_SETTINGS,
+    Session,
+    understand,
+)
 
 
 def run_of(model=None, training=None, **changes):
@@ -265,68 +265,41 @@ def test_an_unknown_setting_is_told_what_it_may_mean(capsys):
     assert said.startswith(f"error: unrecognized arguments: {flag}")
 
 
-@pytest.mark.stands_for("a setting that a contributor adds")
-def test_a_new_setting_costs_its_field_and_nothing_else(tmp_path):
-    package = pathlib.Path(config.__file__).parent
-    copy = tmp_path / "keras_transformer"
-    shutil.copytree(package, copy)
+LAYERS = (kt.layers.EncoderLayer, kt.layers.DecoderLayer)
+STACKS = (kt.layers.Encoder, kt.layers.Decoder)
+OF_SEARCH = (
+    *("beam_size", "length_penalty", "n_best", "min_length"),
+    *("max_finished", "no_repeat_ngram"),
+)
 
-    def add(field, file, line):
-        text = (copy / file).read_text()
-        assert text.count(line) == 1
-        (copy / file).write_text(text.replace(line, f"    {field}\n{line}"))
 
-    lucky = 'lucky: bool = setting(False, "add luck", of_layers=True)'
-    add(lucky, "config.py", "    norm_first: bool = setting(")
-    quick = 'quick: bool = setting(False, "add speed")'
-    add(quick, "training/request.py", "    strategy: str = setting(")
-    (tmp_path / "before").mkdir()
-    run_of().save(tmp_path / "before")
-    program = """
-        import inspect
-        import keras_transformer as kt
-        from keras_transformer.__main__ import parse_args
-        from keras_transformer.commands.train import given_arguments
-        from keras_transformer.config import UserError
-        from keras_transformer.runs.run_config import RunConfig
-        from keras_transformer.training.request import understand
+OF_MODEL = {f.name: f.default for f in dataclasses.fields(ModelConfig)}
 
-        model = kt.Transformer(
-            29, num_layers=1, d_model=2, num_heads=1, ffn_dim=3, lucky=True
-        )
-        assert model.get_config()["lucky"] is True
-        assert model.encoder.layers[0].settings["lucky"] is True
-        assert model.decoder.layers[0].get_config()["lucky"] is True
-        again = kt.Transformer.from_config(model.get_config())
-        assert again.model_config == model.model_config
-        for target in (kt.Transformer, kt.layers.Encoder, kt.train):
-            known = inspect.signature(target).parameters
-            assert known["lucky"].default is False
-            assert "lucky: Add luck; default: False." in target.__doc__
-        args = parse_args(["train", "--corpus", "demo", "--lucky"])
-        assert args.lucky is True
-        run = RunConfig.from_preset(corpus="demo", lucky=args.lucky)
-        run.save(".")
-        assert RunConfig.load(".").model.lucky is True
-        try:
-            run.with_changes({"lucky": False}, "here")
-        except UserError as error:
-            assert "lucky = True" in str(error)
-        else:
-            raise AssertionError("a run went on without luck")
 
-        # That of a session, and a run from before.
-        assert "quick: Add speed; default: False." in kt.train.__doc__
-        args = parse_args(["train", "--corpus=demo", "--quick"])
-        assert understand(**given_arguments(args)).quick is True
-        assert RunConfig.load("before").model.lucky is False
-    """
-    subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        check=True,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-    )
+@pytest.mark.parametrize(
+    "targets, configuration, names",
+    [
+        ([kt.Transformer], ModelConfig, OF_MODEL),
+        (LAYERS, ModelConfig, LAYER_SETTINGS),
+        (STACKS, ModelConfig, ["num_layers", *LAYER_SETTINGS]),
+        ([kt.beam_search], Search, OF_SEARCH),
+        ([kt.train], Session, SESSION_SETTINGS),
+    ],
+)
+def test_what_is_written_out_is_what_the_settings_say(
+    targets, configuration, names
+):
+    defaults = {f.name: f.default for f in dataclasses.fields(configuration)}
+    for target in targets:
+        parameters = dict(inspect.signature(target).parameters)
+        for name in names:
+            assert name in target.__doc__
+            default = parameters.pop(name).default
+            # A training takes what is not given from its preset or recipe.
+            if target is not kt.train and name != "vocab_size":
+                assert default == defaults[name]
+        if target is not kt.beam_search:
+            assert parameters.keys() <= {"kwargs", "settings"}
 
 
 def test_weights_of_a_whole_model_may_begin_a_restricted_one(tmp_path):

@@ -6,6 +6,8 @@ import re
 from sphinx.application import Sphinx
 from sphinx.util.inspect import stringify_signature
 
+PACKAGE = "keras_transformer"
+
 
 def to_rest(
     app: Sphinx,
@@ -39,7 +41,7 @@ def own_signature(
     returns: str | None,
 ) -> tuple[str, str | None] | None:
     """Show what `__init__` takes: `__new__` of Keras takes anything."""
-    if what != "class" or "__init__" not in vars(obj):
+    if what != "class" or not obj.__init__.__module__.startswith(PACKAGE):
         return None
     _, *parameters = inspect.signature(obj.__init__).parameters.values()
     found = inspect.Signature(parameters)

@@ -11,14 +11,13 @@ Axes: B batch, W beams, N hypotheses returned, V vocabulary, C candidates of
 a step, P prefix, t tokens written so far, L tokens of the longest hypothesis.
 """
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from keras_transformer import config
-from keras_transformer.config import Search, UserError
+from keras_transformer.config import Search
 from keras_transformer.decoding.candidates import (
     NONE,
     Rules,
@@ -28,7 +27,6 @@ from keras_transformer.decoding.candidates import (
     lengthened,
     padded_prefix,
 )
-from keras_transformer.settings import did_you_mean, with_settings
 
 Step = Callable[..., tuple]
 
@@ -49,22 +47,6 @@ class Shared(NamedTuple):
 
     state: Any
     extend: Callable[[Any, tf.Tensor], Any]
-
-
-# The settings that a search over ids uses.
-_NAMES = (
-    *("beam_size", "length_penalty", "n_best", "min_length"),
-    *("no_repeat_ngram", "max_finished"),
-)
-SEARCHED = [f for f in dataclasses.fields(Search) if f.name in _NAMES]
-# What to give in place of the others.
-_INSTEAD = {
-    "max_length": "`max_lengths`, a limit for each sentence",
-    "max_extra_length": "`max_lengths`, a limit for each sentence",
-    "max_source_length": "`step` what it is to read",
-    "no_unknown": "`banned_ids`, such as `[tokenizer.unk_id]`",
-    "sampling": "it to `Translator.translate`, which draws",
-}
 
 
 class BeamResult(NamedTuple):
@@ -100,7 +82,6 @@ class Beams(NamedTuple):
     history: SearchHistory | tuple[()] = ()
 
 
-@with_settings(SEARCHED)
 def beam_search(
     step: Step,
     state: Any,
@@ -112,7 +93,12 @@ def beam_search(
     bos_id: int = config.BOS_ID,
     eos_id: int = config.EOS_ID,
     pad_id: int = config.PAD_ID,
-    **settings: Any,
+    beam_size: int = 4,
+    length_penalty: float = 0.6,
+    n_best: int = 1,
+    min_length: int = 0,
+    max_finished: int | None = None,
+    no_repeat_ngram: int = 0,
 ) -> BeamResult:
     """Find the best-scored sequences that `step` can write.
 
@@ -145,7 +131,16 @@ def beam_search(
         bos_id: The start token, never produced.
         eos_id: The end token.
         pad_id: Fills the ids, never produced.
-        **settings: Settings of `Search`.
+        beam_size: Live hypotheses per sentence, W; 1 is greedy.
+        length_penalty: The exponent alpha of `length_normaliser`.
+        n_best: Hypotheses to return, N, at most `beam_size`.
+        min_length: Fewest tokens, the end token included, unless the limit is
+            lower.
+        max_finished: Stop once so many hypotheses have ended among the best
+            `beam_size` of their step; search until the result is proven if
+            not given.
+        no_repeat_ngram: Never write so many tokens in a row twice; 0 allows
+            repeats.
 
     Returns:
         A `BeamResult`. Where fewer than N hypotheses exist, the others are
@@ -153,15 +148,16 @@ def beam_search(
 
     Raises:
         SettingError: If a setting makes no sense.
-        UserError: If a setting of `Search` is not one of a search over ids.
     """
-    for name in settings.keys() - _NAMES:
-        instead = _INSTEAD.get(name)
-        raise UserError(
-            f"Expected a setting of a search over ids, received `{name}`"
-            + (f"; give {instead}." if instead else did_you_mean(name, _NAMES))
-        )
-    rules = Rules(Search(**settings), tuple(banned_ids), bos_id, eos_id, pad_id)
+    search = Search(
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        n_best=n_best,
+        min_length=min_length,
+        max_finished=max_finished,
+        no_repeat_ngram=no_repeat_ngram,
+    )
+    rules = Rules(search, tuple(banned_ids), bos_id, eos_id, pad_id)
     return search_by(
         *(rules, step, state),
         max_lengths=max_lengths,

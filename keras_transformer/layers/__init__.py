@@ -3,6 +3,8 @@
 from keras_transformer.layers.attention import (
     MultiHeadAttention as MultiHeadAttention,
 )
+from keras_transformer.layers.block import DecoderLayer as DecoderLayer
+from keras_transformer.layers.block import EncoderLayer as EncoderLayer
 from keras_transformer.layers.embedding import TiedEmbedding as TiedEmbedding
 from keras_transformer.layers.feed_forward import FeedForward as FeedForward
 from keras_transformer.layers.positional_encoding import (
@@ -15,6 +17,4 @@ from keras_transformer.layers.products import (
     scaled_dot_product_attention as scaled_dot_product_attention,
 )
 from keras_transformer.layers.stacks import Decoder as Decoder
-from keras_transformer.layers.stacks import DecoderLayer as DecoderLayer
 from keras_transformer.layers.stacks import Encoder as Encoder
-from keras_transformer.layers.stacks import EncoderLayer as EncoderLayer

@@ -28,8 +28,14 @@ from keras_transformer.masks import (
 )
 from keras_transformer.replicas import Dropout
 
-# In a batch without an axis of time, samples would attend to each other.
-SEQUENCE = keras.layers.InputSpec(min_ndim=3)
+
+def sequence_of(width: int | None = None) -> keras.layers.InputSpec:
+    """Ask for inputs `(B, T, width)`, of any width as long as none is known.
+
+    In a batch without an axis of time, samples would attend to each other.
+    """
+    axes = None if width is None else {-1: width}
+    return keras.layers.InputSpec(min_ndim=3, axes=axes)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -112,7 +118,7 @@ class MultiHeadAttention(keras.layers.Layer):
             self.dropout, dtype=self.dtype_policy, name="weights_dropout"
         )
         self.supports_masking = True
-        self.input_spec = SEQUENCE
+        self.input_spec = sequence_of()
 
     def build(
         self,
@@ -121,6 +127,7 @@ class MultiHeadAttention(keras.layers.Layer):
         value_shape: Shape | None = None,
     ) -> None:
         d_model = query_shape[-1]
+        self.input_spec = sequence_of(d_model)
         key_shape = key_shape or value_shape or query_shape
         value_shape = value_shape or key_shape
         keys = self.num_heads * self.key_dim

@@ -25,11 +25,9 @@ from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.texts import Pair
 from keras_transformer.machine import devices, exhaustion
 from keras_transformer.model import Transformer
-from keras_transformer.settings import with_settings
 from keras_transformer.training import building, preparation, workers
 from keras_transformer.training.display import heartbeat, warn_of_warm_up
 from keras_transformer.training.request import (
-    TRAINING_SETTINGS,
     Session,
     log_shown,
     understand,
@@ -52,7 +50,6 @@ class Table(str):
         return str(self)
 
 
-@with_settings(TRAINING_SETTINGS)
 def dry_run(run_dir: str | os.PathLike | None = None, **settings: Any) -> str:
     """Tell what a training would cost, in time and memory, and train nothing.
 
@@ -66,7 +63,7 @@ def dry_run(run_dir: str | os.PathLike | None = None, **settings: Any) -> str:
 
     Args:
         run_dir: As in `train`, like all others.
-        **settings: Those of `train`.
+        **settings: The other arguments of `train`.
 
     Returns:
         A table, as text that a notebook shows as it is.

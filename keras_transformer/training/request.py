@@ -170,10 +170,6 @@ SESSION_SETTINGS = {
     for field in dataclasses.fields(Session)
     if "setting" in field.metadata
 }
-TRAINING_SETTINGS: list[dataclasses.Field] = [
-    *SESSION_SETTINGS.values(),
-    *SETTINGS.values(),
-]
 # What a later session may repeat but not change.
 _OF_RUN = ("preset", *ASKED, "init_from")
 

@@ -19,7 +19,7 @@ from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.id_model import IdModel, Model
 from keras_transformer.model import Transformer
 from keras_transformer.runs.weights import Weights
-from keras_transformer.settings import did_you_mean, of_kind, overridden
+from keras_transformer.settings import did_you_mean, of_kind
 from keras_transformer.translation.text_batches import (
     IDS,
     SEEDS,
@@ -413,7 +413,9 @@ class Translator:
         """
         from keras_transformer.translation.alignment import read_pairs
 
-        search = overridden(self.search, length_penalty=length_penalty)
+        search = self.search
+        if length_penalty is not None:
+            search = dataclasses.replace(search, length_penalty=length_penalty)
         pairs = pairs_as_bytes(sources=sources, targets=targets)
         alpha = tf.constant(search.length_penalty, tf.float32)
         penalty = tf.TensorSpec([], tf.float32)

@@ -13,7 +13,6 @@ from keras_transformer.commands import flags
 from keras_transformer.config import Search, SettingError
 from keras_transformer.run import Run
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.settings import overridden
 from keras_transformer.training.request import understand
 from keras_transformer.translation.model_card import ModelCard
 
@@ -87,7 +86,7 @@ def test_what_a_run_keeps_of_an_earlier_stop_can_be_taken_back(run_dir):
     assert stops.with_changes({"max_finished": 0}, run_dir) == begun
     for search in (
         options("translate", run_dir, "--max-finished=0"),
-        overridden(stops.search, max_finished=0),
+        dataclasses.replace(stops.search, max_finished=0),
     ):
         assert search.max_finished is None
     with pytest.raises(SettingError, match=r"in \[0, 1000000\)"):

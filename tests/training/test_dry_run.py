@@ -1,5 +1,4 @@
 import dataclasses
-import inspect
 import re
 
 import paper
@@ -121,8 +120,3 @@ def test_python_tells_the_same_and_takes_what_a_training_takes(
     assert "The text, 50 pairs\n" in told and figure(told, "repeated") == 49
     assert "dropped, of the first 40" in told
     assert not list(tmp_path.iterdir())
-    names, others = (
-        inspect.signature(function).parameters
-        for function in (kt.dry_run, kt.train)
-    )
-    assert list(names.items()) == list(others.items())
