@@ -39,6 +39,7 @@ from keras_transformer.replicas import (
     check_strategy,
     is_replicated,
     safe_count,
+    seeds_of,
     step_function,
     sum_over_replicas,
 )
@@ -75,6 +76,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
     vocab_size: int
     train_function: Any
     test_function: Any
+    adds_metrics = False
     _has_seen_a_batch = False
     # Returns the metrics that `compile` added; at first none.
     _added_metrics: Callable[[], tuple] = tuple
@@ -156,7 +158,6 @@ class ExactModel(keras_internals.BuiltFromSpec):
                 # In a function, where Keras finds no weights to save.
                 self._added_metrics = lambda: added
                 kwargs |= {"metrics": None, "weighted_metrics": None}
-                keras_internals.forget_metrics(self)
             super().compile(optimizer, loss, jit_compile=jit_compile, **kwargs)
 
     def fit(
@@ -202,16 +203,20 @@ class ExactModel(keras_internals.BuiltFromSpec):
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
-        return [*super().metrics, *self._added_metrics()]
+        found = super().metrics
+        if self.adds_metrics:  # Keras keeps those of an earlier `compile`.
+            found = [each for each in found if each.name != "compile_metrics"]
+        return [*found, *self._added_metrics()]
+
+    def _mean_loss(self):
+        """Return Keras's own metric of the loss."""
+        return next(mean for mean in self.metrics if mean.name == "loss")
 
     def get_compile_config(self) -> dict[str, Any]:
         config = super().get_compile_config()
         if not config:
             return config
-        seeds = [
-            ops.convert_to_numpy(generator.state).tolist()
-            for generator in keras_internals.seed_generators(self)
-        ]
+        seeds = [ops.convert_to_numpy(x).tolist() for x in seeds_of(self)]
         return {
             **config,
             # As it was given: Keras notes what `"auto"` became here.
@@ -229,9 +234,8 @@ class ExactModel(keras_internals.BuiltFromSpec):
         seeds = config.pop("seeds", ())
         self.compile(**config)
         # Keras gives loaded layers new seeds.
-        generators = keras_internals.seed_generators(self)
-        for generator, seed in zip(generators, seeds, strict=False):
-            generator.state.assign(seed)
+        for state, seed in zip(seeds_of(self), seeds, strict=False):
+            state.assign(seed)
         if self.optimizer is not None:
             self.optimizer.build(self.trainable_variables)
 
@@ -260,7 +264,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
         )
         smoothed += self._added_loss()
         # Flatten, or Keras first takes the mean of each row.
-        keras_internals.loss_tracker(self).update_state(
+        self._mean_loss().update_state(
             ops.reshape(smoothed, (-1,)),
             sample_weight=ops.reshape(token_weights(y, sample_weight), (-1,)),
         )
@@ -286,7 +290,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
                 zip(gradients, self.trainable_variables, strict=True)
             )
         loss, plain = tf.unstack(sums / divisor)
-        tracker = keras_internals.loss_tracker(self)
+        tracker = self._mean_loss()
         tracker.update_state(loss, sample_weight=count)
         if not self.adds_metrics:
             return self.compute_metrics(x, y, logits, sample_weight)

@@ -2,7 +2,7 @@
 
 Neither promises anything about them. Each is used only here, in a function or a
 method that says why it is needed; `tests/test_keras_internals.py` has a test
-for each, which fails by name where another version of Keras differs.
+for each, which fails by name where another version differs.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ class BuiltFromSpec(keras.Model):
     """
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        if iterator is not None and self._distribute_strategy is not None:
+        if iterator is not None:
             data_batch = _declared_batch(iterator)
         super()._maybe_symbolic_build(data_batch=data_batch)
 
@@ -73,51 +73,12 @@ def gradients_forgotten() -> Iterator[None]:
                 del noted[name]
 
 
-def loss_tracker(model: keras.Model) -> keras.metrics.Mean:
-    """Return the metric that `fit` and `evaluate` report as `loss`.
-
-    A custom training step must update it, and `Model.metrics` holds it without
-    saying which one it is.
-    """
-    return model._loss_tracker
-
-
-def forget_metrics(model: keras.Model) -> None:
-    """Forget the metrics of an earlier `compile`.
-
-    Keras keeps them if another `compile` has none.
-    """
-    model._compile_metrics = None
-
-
 def clear_losses(model: keras.Model) -> None:
     """Forget what `add_loss` has added, as a call of the model does at first.
 
     A step that calls its layers alone would add to the losses of an old graph.
     """
     model._clear_losses()
-
-
-def seed_generators(model: keras.Model) -> list[keras.random.SeedGenerator]:
-    """List the seed generators of all dropout layers, in a fixed order.
-
-    Keras saves their state in no weights file, and has no public way to list
-    all layers of a model at any depth.
-    """
-    return [
-        layer.seed_generator
-        for layer in model._flatten_layers()
-        if hasattr(layer, "seed_generator")
-    ]
-
-
-def strategy_of_optimizer(optimizer: keras.optimizers.Optimizer) -> Any:
-    """Return the TensorFlow strategy in whose scope an optimizer was made.
-
-    The optimizer can update only variables of that strategy. With others it
-    fails in the first step, with a message about mixed strategies.
-    """
-    return optimizer._distribution_strategy
 
 
 @contextlib.contextmanager

@@ -10,7 +10,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer import keras_internals
 from keras_transformer.keras_internals import Tensor
 
 
@@ -37,6 +36,12 @@ class _SeedsOfReplica(keras.random.SeedGenerator):
         seed = self.generator.next(ordered)
         replica = ops.cast(self.context.replica_id_in_sync_group, seed.dtype)
         return seed + ops.stack([replica, ops.zeros_like(replica)])
+
+
+def seeds_of(model: keras.Model) -> list[keras.Variable]:
+    """List the states of all dropout layers, which are no weights of Keras."""
+    weights = {id(weight) for weight in model.weights}
+    return [v for v in model.variables if id(v) not in weights]
 
 
 def sum_over_replicas(values: Any) -> Any:
@@ -107,13 +112,13 @@ def check_strategy(
     """Refuse, on compiling, what fails in a step on several replicas."""
     strategy = model.distribute_strategy
     if isinstance(optimizer, keras.optimizers.Optimizer):
-        made_in = keras_internals.strategy_of_optimizer(optimizer)
-        if made_in is not strategy:
+        steps_taken = optimizer.iterations.value
+        if not strategy.extended.variable_created_in_scope(steps_taken):
             raise ValueError(
                 "`optimizer` must be made in the scope of the strategy that "
                 "the model was made in: `with strategy.scope(): ...`. "
                 f"Received: a model of {type(strategy).__name__}, an optimizer "
-                f"of {type(made_in).__name__}"
+                "made elsewhere"
             )
     steps = options.get("steps_per_execution") or 1
     if steps != 1:

@@ -43,17 +43,43 @@ def test_keras_builds_on_a_distributed_dataset_before_the_first_step(way):
     assert len(read) == 1
 
 
-def test_keras_still_keeps_the_metrics_of_an_earlier_compile():
-    model = keras.Sequential([keras.layers.Dense(1)])
-    model.compile(loss="mse", metrics=["mae"])
-    model.compile(loss="mse")
-    data = np.ones((2, 3)), np.ones((2, 1))
-    before = model.evaluate(*data, verbose=0, return_dict=True)
-    assert before.keys() == {"loss", "mae"}
-    keras_internals.forget_metrics(model)
-    model.compile(loss="mse")
-    after = model.evaluate(*data, verbose=0, return_dict=True)
-    assert after.keys() == {"loss"}
+def test_tensorflow_tells_for_which_devices_it_has_an_operator():
+    assert keras_internals.has_kernel("MatMul", "CPU")
+    assert not keras_internals.has_kernel("MatMul", "abacus")
+
+
+def test_keras_keeps_what_layers_added_to_the_loss_until_it_is_cleared():
+    model = keras.Sequential(
+        [keras.layers.Dense(1, activity_regularizer=keras.regularizers.L2())]
+    )
+    model(np.ones((2, 3)))
+    assert len(model.losses) == 1
+    keras_internals.clear_losses(model)
+    assert model.losses == []
+
+
+def test_keras_sums_gradients_over_replicas_in_a_method(monkeypatch):
+    def refuse(self, gradients):
+        raise InterruptedError
+
+    kind = keras.optimizers.SGD
+    monkeypatch.setattr(kind, "_all_reduce_sum_gradients", refuse)
+    variable = keras.Variable(0.0)
+    optimizer = keras.optimizers.LossScaleOptimizer(kind(1.0))
+    optimizer.build([variable])
+    gradients = [(tf.constant(optimizer.initial_scale), variable)]
+    with keras_internals.summed_gradients(optimizer):
+        optimizer.apply_gradients(gradients)
+    assert variable.numpy() == -1
+    with pytest.raises(InterruptedError):
+        optimizer.apply_gradients(gradients)
+
+
+def test_keras_tells_the_mask_that_it_attached():
+    rows = keras.layers.Embedding(5, 2, mask_zero=True)(np.array([[1, 0]]))
+    mask = keras_internals.implicit_mask(rows)
+    assert np.array(mask).tolist() == [[True, False]]
+    assert keras_internals.implicit_mask(tf.identity(rows)) is None
 
 
 def traced_graph():

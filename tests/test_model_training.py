@@ -108,3 +108,14 @@ def test_double_precision_trains_and_agrees_with_single():
         found.append(model.train_on_batch(INPUTS, TARGET, return_dict=True))
     for name in ("loss", "gradient_norm"):
         assert found[0][name] == pytest.approx(found[1][name], rel=1e-3)
+
+
+def test_metrics_of_an_earlier_compile_are_forgotten():
+    model = make_model()
+    loss = SmoothedCrossEntropy()
+    model.compile("sgd", loss, metrics=[TokenAccuracy("mine")])
+    data = INPUTS, TARGET
+    assert "mine" in model.evaluate(*data, verbose=0, return_dict=True)
+    model.compile("sgd", loss)
+    found = model.evaluate(*data, verbose=0, return_dict=True)
+    assert set(found) == {"loss", "token_accuracy", "perplexity"}

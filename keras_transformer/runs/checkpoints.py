@@ -29,9 +29,9 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_transformer import keras_internals
 from keras_transformer.config import UserError
 from keras_transformer.machine import files
+from keras_transformer.replicas import seeds_of
 from keras_transformer.runs.layout import CHECKPOINTS
 
 WEIGHTS_FILE = "model.weights.h5"
@@ -221,11 +221,7 @@ def step_of(path: pathlib.Path) -> int:
 
 def _training_variables(model: keras.Model) -> dict[str, keras.Variable]:
     """Collect optimizer variables and dropout seeds, by place."""
-    generators = keras_internals.seed_generators(model)
-    kinds = {
-        "optimizer": model.optimizer.variables,
-        "seed": [generator.state for generator in generators],
-    }
+    kinds = {"optimizer": model.optimizer.variables, "seed": seeds_of(model)}
     # Keras's own paths depend on the number of models in the process.
     return {
         f"{kind}/{i}": variable
