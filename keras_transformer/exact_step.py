@@ -28,6 +28,7 @@ from keras_transformer.config import PAD_ID, SettingError
 from keras_transformer.keras_internals import Tensor
 from keras_transformer.layers import TiedEmbedding
 from keras_transformer.losses import (
+    MEAN_OF_TOKENS,
     Perplexity,
     SmoothedCrossEntropy,
     TokenAccuracy,
@@ -125,6 +126,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
         self.is_exact = (
             on_tensorflow
             and type(loss) is SmoothedCrossEntropy
+            and loss.reduction == MEAN_OF_TOKENS
             and kwargs.get("loss_weights") is None
             and type(self).compute_loss is keras.Model.compute_loss
         )
@@ -154,7 +156,11 @@ class ExactModel(keras_internals.BuiltFromSpec):
         # Keras must turn names into objects inside the scope.
         with self.distribute_strategy.scope():
             if self.adds_metrics:
-                added = TokenAccuracy(), Perplexity()
+                counted = loss.ignore_class
+                added = (
+                    TokenAccuracy(ignore_class=counted),
+                    Perplexity(ignore_class=counted),
+                )
                 # In a function, where Keras finds no weights to save.
                 self._added_metrics = lambda: added
                 kwargs |= {"metrics": None, "weighted_metrics": None}
@@ -266,7 +272,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
         # Flatten, or Keras first takes the mean of each row.
         self._mean_loss().update_state(
             ops.reshape(smoothed, (-1,)),
-            sample_weight=ops.reshape(token_weights(y, sample_weight), (-1,)),
+            sample_weight=ops.reshape(self._weights(y, sample_weight), (-1,)),
         )
         for metric in self._added_metrics():
             metric.update_state(y, logits, sample_weight)
@@ -278,7 +284,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
         import tensorflow as tf
 
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(*args)
-        weights = token_weights(y, sample_weight)
+        weights = self._weights(y, sample_weight)
         count = sum_over_replicas(tf.reduce_sum(weights))
         divisor = safe_count(count)
         sums, gradients, logits = self._gradients_of(x, y, weights, divisor)
@@ -352,6 +358,9 @@ class ExactModel(keras_internals.BuiltFromSpec):
         ]
         sums = tf.stack([total, tf.reduce_sum(plain * weights)])
         return sums, gradients, logits
+
+    def _weights(self, y, sample_weight):
+        return token_weights(y, sample_weight, self.loss.ignore_class)
 
     def _added_loss(self):
         """Add up what `add_loss` and regularizers add to the loss."""

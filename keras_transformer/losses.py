@@ -16,6 +16,7 @@ from keras_transformer.keras_internals import Tensor
 from keras_transformer.replicas import mean_over_replicas
 
 _LEAST = 1.2e-38  # The least normal float32, rounded up.
+MEAN_OF_TOKENS = "mean_with_sample_weight"  # As Keras calls it.
 
 
 def token_cross_entropies(
@@ -179,6 +180,9 @@ class SmoothedCrossEntropy(keras.losses.Loss):
 
     Args:
         label_smoothing: Epsilon of section 5.4, in [0, 1).
+        ignore_class: The id of padding; None if every id from 0 on counts.
+        reduction: As for `keras.losses.Loss`; the mean over what counts if not
+            given.
         name: The loss's name.
 
     Call arguments:
@@ -200,9 +204,12 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         self,
         label_smoothing: float = 0.1,
         name: str = "smoothed_cross_entropy",
+        ignore_class: int | None = PAD_ID,
+        reduction: str | None = MEAN_OF_TOKENS,
     ) -> None:
-        super().__init__(name=name)
+        super().__init__(name=name, reduction=reduction)
         self.label_smoothing = checked("label_smoothing", label_smoothing)
+        self.ignore_class = ignore_class
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return token_cross_entropies(y_true, y_pred, self.label_smoothing)[0]
@@ -213,27 +220,37 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         y_pred: Tensor,
         sample_weight: Tensor | None = None,
     ) -> Tensor:
-        # Keras's own reduction divides by every element, including padding.
         y_true = ops.convert_to_tensor(y_true)
-        weights = token_weights(y_true, sample_weight)
-        losses = self.call(y_true, y_pred)
-        return mean_over_replicas(ops.sum(losses * weights), ops.sum(weights))
+        weights = token_weights(y_true, sample_weight, self.ignore_class)
+        losses = self.call(y_true, y_pred) * weights
+        if self.reduction in ("sum", "none", None):
+            return ops.sum(losses) if self.reduction == "sum" else losses
+        if self.reduction != MEAN_OF_TOKENS:  # The weights do not divide.
+            weights = token_weights(y_true, None, self.ignore_class)
+        return mean_over_replicas(ops.sum(losses), ops.sum(weights))
 
     def get_config(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "label_smoothing": self.label_smoothing,
+            "ignore_class": self.ignore_class,
+            "reduction": self.reduction,
         }
 
 
 def token_weights(
-    target: Tensor, sample_weight: Tensor | None = None
+    target: Tensor,
+    sample_weight: Tensor | None = None,
+    ignore_class: int | None = PAD_ID,
 ) -> Tensor:
     """Weigh tokens by 1 and padding by 0: `(B, T)` to float32 `(B, T)`.
 
-    Padding is id 0, and every id below, such as the -1 or -100 of others.
+    Ids below 0, such as the -1 or -100 of others, are always padding.
     """
-    weights = ops.cast(ops.greater(target, PAD_ID), "float32")
+    counts = ops.greater_equal(target, 0)
+    if ignore_class is not None:
+        counts = ops.logical_and(counts, ops.not_equal(target, ignore_class))
+    weights = ops.cast(counts, "float32")
     if sample_weight is not None:
         sample_weight = ops.cast(sample_weight, "float32")
         if len(sample_weight.shape) == 1:
@@ -245,6 +262,15 @@ def token_weights(
 class _TokenMean(keras.metrics.Mean):
     """The mean of a value of each target token; padding does not count."""
 
+    def __init__(
+        self, name: str, ignore_class: int | None, **kwargs: Any
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        self.ignore_class = ignore_class
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "ignore_class": self.ignore_class}
+
     def update_state(
         self,
         y_true: Tensor,
@@ -252,7 +278,7 @@ class _TokenMean(keras.metrics.Mean):
         sample_weight: Tensor | None = None,
     ) -> None:
         y_true = ops.convert_to_tensor(y_true)
-        weights = token_weights(y_true, sample_weight)
+        weights = token_weights(y_true, sample_weight, self.ignore_class)
         # Flatten, or Keras first takes the mean of each row.
         values = ops.reshape(self.values(y_true, y_pred), (-1,))
         self.add(values, ops.reshape(weights, (-1,)))
@@ -268,18 +294,24 @@ class TokenAccuracy(_TokenMean):
 
     Args:
         name: The metric's name in logs.
+        ignore_class: The id of padding; None if every id from 0 on counts.
 
     Call arguments:
         y_true: Integer tensor `(B, T)`.
         y_pred: Float tensor `(B, T, V)`, logits.
     """
 
-    def __init__(self, name: str = "token_accuracy", **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
+    def __init__(
+        self,
+        name: str = "token_accuracy",
+        ignore_class: int | None = PAD_ID,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name, ignore_class, **kwargs)
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        best = ops.cast(ops.argmax(y_pred, axis=-1), y_true.dtype)
-        return ops.cast(ops.equal(best, y_true), "float32")
+        best = ops.cast(ops.argmax(y_pred, axis=-1), "int32")
+        return ops.cast(ops.equal(best, ops.cast(y_true, "int32")), "float32")
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -290,14 +322,20 @@ class Perplexity(_TokenMean):
 
     Args:
         name: The metric's name in logs.
+        ignore_class: The id of padding; None if every id from 0 on counts.
 
     Call arguments:
         y_true: Integer tensor `(B, T)`.
         y_pred: Float tensor `(B, T, V)`, logits.
     """
 
-    def __init__(self, name: str = "perplexity", **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
+    def __init__(
+        self,
+        name: str = "perplexity",
+        ignore_class: int | None = PAD_ID,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name, ignore_class, **kwargs)
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return token_cross_entropies(y_true, y_pred)[1]

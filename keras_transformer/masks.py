@@ -5,6 +5,9 @@ from ids; layers also take the masks that users of Keras pass. Masks are
 combined as booleans and become a score only inside the attention, so two masks
 never add up to minus infinity.
 
+Axes are inserted by `expand_dims`, which every runtime has; LiteRT lacks what
+`mask[:, None]` becomes.
+
 Axes: B batch, H heads, T query length, S key length.
 """
 
@@ -26,7 +29,7 @@ def padding_mask(ids: Tensor) -> Tensor:
     Returns:
         Boolean tensor `(B, 1, 1, S)`.
     """
-    return ops.greater(ids, PAD_ID)[:, None, None, :]
+    return mask_of_keys(ops.greater(ids, PAD_ID))
 
 
 def causal_mask(
@@ -49,7 +52,8 @@ def causal_mask(
         )
     rows = ops.arange(length)
     columns = rows if keys is None else ops.arange(keys)
-    return (rows[:, None] >= columns[None, :])[None, None]
+    seen = ops.expand_dims(rows, 1) >= ops.expand_dims(columns, 0)
+    return ops.expand_dims(seen, (0, 1))
 
 
 def target_mask(target_in: Tensor) -> Tensor:
@@ -64,7 +68,8 @@ def target_mask(target_in: Tensor) -> Tensor:
     if isinstance(target_in, keras.KerasTensor):
         # A functional model, whose lengths are unknown.
         positions = ops.cumsum(ops.ones_like(target_in), axis=1)
-        causal = (positions[:, :, None] >= positions[:, None, :])[:, None]
+        seen = ops.expand_dims(positions, 2) >= ops.expand_dims(positions, 1)
+        causal = ops.expand_dims(seen, 1)
     else:
         causal = causal_mask(ops.shape(target_in)[1])
     return ops.logical_and(causal, padding_mask(target_in))
@@ -72,14 +77,14 @@ def target_mask(target_in: Tensor) -> Tensor:
 
 def mask_of_queries(mask: Tensor | None) -> Tensor | None:
     """Let the queries of a mask see all keys: `(B, T)` to `(B, 1, T, 1)`."""
-    return None if mask is None else mask[:, None, :, None]
+    return None if mask is None else ops.expand_dims(mask, (1, 3))
 
 
 def mask_of_heads(mask: Tensor | None) -> Tensor | None:
     """Insert the heads axis into a rank-3 mask; return others unchanged."""
     if mask is None or len(mask.shape) != 3:
         return mask
-    return mask[:, None]
+    return ops.expand_dims(mask, 1)
 
 
 def mask_of_keys(mask: Tensor | None) -> Tensor | None:
@@ -89,7 +94,7 @@ def mask_of_keys(mask: Tensor | None) -> Tensor | None:
     """
     if mask is None or len(mask.shape) != 2:
         return mask_of_heads(mask)
-    return mask[:, None, None, :]
+    return ops.expand_dims(mask, (1, 2))
 
 
 def all_of(*masks: Tensor | None) -> Tensor | None:

@@ -204,3 +204,20 @@ def test_a_hopeless_token_costs_87_nats_and_can_still_be_learnt():
     np.testing.assert_allclose(plain, 87.3, atol=0.1)
     slope = tape.gradient(smoothed, features).numpy()
     np.testing.assert_allclose(slope[0, 2, 2], -1.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "sum_over_batch_size", "none"])
+@pytest.mark.parametrize("ignored", [0, 3, None])
+def test_ignored_class_and_reduction_are_as_in_keras(ignored, reduction):
+    arguments = dict(ignore_class=ignored, reduction=reduction)
+    theirs = keras.losses.SparseCategoricalCrossentropy(True, **arguments)
+    ours = SmoothedCrossEntropy(0.0, **arguments)
+    again = SmoothedCrossEntropy.from_config(ours.get_config())
+    for target in (TARGET, TARGET.astype("uint8")):
+        np.testing.assert_allclose(
+            again(target, LOGITS), theirs(target, LOGITS), rtol=1e-5, atol=1e-6
+        )
+    mean = SmoothedCrossEntropy(0.0, ignore_class=ignored)(TARGET, LOGITS)
+    real = TARGET != (-1 if ignored is None else ignored)
+    nats = paper.cross_entropies(TARGET[real], LOGITS[real], 0.0)
+    np.testing.assert_allclose(mean, nats.mean(), rtol=1e-5)

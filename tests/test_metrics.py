@@ -70,3 +70,12 @@ def test_a_batch_of_padding_and_a_reset_leave_nothing(metric_class, neutral):
     assert float(metric.result()) != neutral
     metric.reset_state()
     assert float(metric.result()) == neutral
+
+
+@pytest.mark.parametrize("ignored, share", [(0, 3 / 4), (4, 1), (None, 5 / 6)])
+def test_accuracy_counts_all_classes_but_the_ignored_one(ignored, share):
+    metric = TokenAccuracy(ignore_class=ignored)
+    metric = TokenAccuracy.from_config(metric.get_config())
+    wrong = np.where(TARGET == 4, 1, TARGET)
+    metric.update_state(TARGET.astype("uint8"), logits_that_prefer(wrong))
+    np.testing.assert_allclose(metric.result(), share)

@@ -75,12 +75,15 @@ class TiedEmbedding(keras.layers.Layer):
     def call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
         if reverse:
             return self.logits(inputs)
-        if not _are_ids(inputs):
+        dtype = keras.backend.standardize_dtype(inputs.dtype)
+        if "int" not in dtype:
             raise ValueError(
                 "Ids must be integers, such as those of "
                 '`keras.Input((None,), dtype="int32")`. Received: '
-                f"dtype={keras.backend.standardize_dtype(inputs.dtype)}"
+                f"dtype={dtype}"
             )
+        if dtype not in ("int32", "int64"):  # What every backend looks up by.
+            inputs = ops.cast(inputs, "int32")
         # An id below 0 is padding too; as an index it would count from the end.
         rows = products_in_use().lookup(self.table, ops.maximum(inputs, PAD_ID))
         return ops.cast(rows, self.compute_dtype) * self.d_model**0.5
@@ -156,7 +159,7 @@ class TiedEmbedding(keras.layers.Layer):
     def compute_mask(
         self, inputs: Tensor, previous_mask: Tensor | None = None
     ) -> Tensor | None:
-        if not _are_ids(inputs):
+        if "int" not in keras.backend.standardize_dtype(inputs.dtype):
             return previous_mask
         return ops.greater(inputs, PAD_ID) if self.mask_zero else None
 
@@ -178,7 +181,3 @@ class TiedEmbedding(keras.layers.Layer):
             "mask_zero": self.mask_zero,
             "use_bias": self.use_bias,
         }
-
-
-def _are_ids(inputs):
-    return "int" in keras.backend.standardize_dtype(inputs.dtype)

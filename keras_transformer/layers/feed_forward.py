@@ -77,6 +77,7 @@ class FeedForward(keras.layers.Layer):
 
     def build(self, input_shape: Shape) -> None:
         policy, d_model = self.dtype_policy, input_shape[-1]
+        self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: d_model})
         self.widen = _Affine(self.ffn_dim, dtype=policy, name="widen")
         self.narrow = _Affine(d_model, dtype=policy, name="narrow")
         self.widen.build(input_shape)

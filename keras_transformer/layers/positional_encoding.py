@@ -110,6 +110,9 @@ class PositionalEncoding(keras.layers.Layer):
 
     def build(self, input_shape: Shape) -> None:
         self.d_model = int(input_shape[-1] or 0)
+        self.input_spec = keras.layers.InputSpec(
+            ndim=3, axes={-1: self.d_model}
+        )
         if self.positions in SINUSOIDS:
             _check_pairs(self.d_model)
         else:

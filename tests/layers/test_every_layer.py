@@ -48,7 +48,9 @@ LAYERS = {
         vocab_size=7, num_layers=2, d_model=10, positions="learned", **BLOCK
     ),
 }
-STACKS = (EncoderLayer, DecoderLayer, Encoder, Decoder)
+ENCODERS = (EncoderLayer, Encoder)
+STACKS = (*ENCODERS, DecoderLayer, Decoder)
+IDS = (TiedEmbedding, kt.Transformer)
 
 
 @pytest.mark.parametrize("kind", LAYERS)
@@ -87,7 +89,7 @@ def test_a_layer_computes_in_the_dtype_of_its_policy(kind, policy):
 @pytest.mark.parametrize("kind", [MultiHeadAttention, *STACKS])
 @pytest.mark.parametrize("is_built", [False, True])
 def test_a_batch_without_time_is_refused_by_what_attends(kind, is_built):
-    inputs = 1 if kind in (EncoderLayer, Encoder) else 2
+    inputs = 1 if kind in ENCODERS else 2
     layer = kind(num_heads=2, key_dim=3)
     x = np.ones((5, 7, 10), "float32")
     if is_built:
@@ -95,6 +97,15 @@ def test_a_batch_without_time_is_refused_by_what_attends(kind, is_built):
     for batch in (x[0], keras.Input((10,))):
         with pytest.raises(ValueError, match="expected min_ndim=3, found ndim"):
             layer(*[batch] * inputs)
+
+
+@pytest.mark.parametrize("kind", [k for k in LAYERS if k not in IDS])
+def test_a_layer_refuses_another_width_than_it_was_built_for(kind):
+    inputs = 1 if kind in (FeedForward, PositionalEncoding, *ENCODERS) else 2
+    layer = kind(**LAYERS[kind])
+    layer(*[np.ones((2, 4, 10), "float32")] * inputs)
+    with pytest.raises(ValueError, match="axis -1.*value 10"):
+        layer(*[np.ones((2, 4, 12), "float32")] * inputs)
 
 
 @pytest.mark.parametrize("kind", [DecoderLayer, Decoder])

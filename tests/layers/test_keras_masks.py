@@ -241,6 +241,13 @@ def test_a_tied_embedding_attaches_a_mask_only_if_asked_to():
     assert embedding.get_config()["mask_zero"]
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int64"])
+def test_ids_may_be_integers_of_any_width(small_model, dtype):
+    ids = SOURCE.astype(dtype), TARGET_IN.astype(dtype)
+    expected = small_model((SOURCE, TARGET_IN))
+    np.testing.assert_array_equal(small_model(ids), expected)
+
+
 def test_ids_that_are_no_integers_are_refused():
     with pytest.raises(ValueError, match="Ids must be integers.*float32"):
         TiedEmbedding(23, 10)(SOURCE.astype("float32"))
