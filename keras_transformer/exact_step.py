@@ -80,7 +80,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
     adds_metrics = False
     _has_seen_a_batch = False
     # Returns the metrics that `compile` added; at first none.
-    _added_metrics: Callable[[], tuple] = tuple
+    _added_metrics: Callable[[], list] = list
 
     def call(
         self, inputs: tuple[Tensor, Tensor], training: bool = False
@@ -118,9 +118,6 @@ class ExactModel(keras_internals.BuiltFromSpec):
                 nothing else. Only for exact steps without metrics.
             **kwargs: As for `keras.Model`.
 
-        Raises:
-            ValueError: If `accumulate` is below 1 or does not apply, or the
-                optimizer or `steps_per_execution` does not fit the strategy.
         """
         on_tensorflow = keras.backend.backend() == "tensorflow"
         self.is_exact = (
@@ -138,7 +135,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
                 "accumulate", "1 with metrics or another loss", accumulate
             )
         self._given_jit_compile = jit_compile
-        self._added_metrics, self.xla = tuple, False
+        self._added_metrics, self.xla = list, False
         if not on_tensorflow:
             return super().compile(
                 optimizer, loss, jit_compile=jit_compile, **kwargs
@@ -156,11 +153,10 @@ class ExactModel(keras_internals.BuiltFromSpec):
         # Keras must turn names into objects inside the scope.
         with self.distribute_strategy.scope():
             if self.adds_metrics:
-                counted = loss.ignore_class
-                added = (
-                    TokenAccuracy(ignore_class=counted),
-                    Perplexity(ignore_class=counted),
-                )
+                added = [
+                    metric(ignore_class=loss.ignore_class)
+                    for metric in (TokenAccuracy, Perplexity)
+                ]
                 # In a function, where Keras finds no weights to save.
                 self._added_metrics = lambda: added
                 kwargs |= {"metrics": None, "weighted_metrics": None}
@@ -172,15 +168,9 @@ class ExactModel(keras_internals.BuiltFromSpec):
         """Fit as `keras.Model` does, after a look at the first batch.
 
         The first batch of a `tf.data.Dataset` is read once more, unless
-        `kt.batches` has made it. All arguments are those of `keras.Model.fit`.
-
-        Raises:
-            ValueError: If ids lie outside the vocabulary, targets are not ids
-                although the loss needs them, or there is a `class_weight`:
-                Keras would weigh a whole target by one of its tokens.
-
-        Warns:
-            UserWarning: If targets are not shifted.
+        `kt.batches` has made it. All arguments are those of `keras.Model.fit`,
+        but for `class_weight`: Keras would weigh a target by one of its tokens.
+        It warns of targets that are not shifted.
         """
         check_first_batch(self, x, y, kwargs.get("class_weight"))
         return super().fit(x, y, *args, **kwargs)

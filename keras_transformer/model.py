@@ -47,29 +47,13 @@ class Transformer(ExactModel):
         encoder_layers: Layers of the encoder, if not `num_layers`.
         decoder_layers: Layers of the decoder, if not `num_layers`.
         d_model: Width of every sub-layer's output, even.
-        num_heads: Attention heads, h.
-        key_dim: Width of a head's queries and keys, d_k; d_model / h if not
-            given.
-        value_dim: Width of a head's values, d_v; d_model / h if not given.
-        ffn_dim: Inner width of the feed-forward network, d_ff.
-        dropout: Share of units dropped from every sub-layer's output and from
-            the sums of embeddings and positions, P_drop.
-        attention_dropout: Share of attention weights dropped; the paper drops
-            none.
-        positions: As for `PositionalEncoding`: `"sinusoidal"`, `"learned"` or
-            `"tensor2tensor"`.
+        num_heads, key_dim, value_dim, ffn_dim, attention_dropout, restriction,
+            activation, norm_epsilon, attention_bias, norm_first: As for
+            `layers.EncoderLayer`.
+        dropout: As there, and of the sums of embeddings and positions.
+        positions: `"sinusoidal"`, `"learned"` or `"tensor2tensor"`.
         max_positions: Rows of the learned position table.
-        restriction: Let each position attend only to positions of its own
-            sequence less than this far away, in the decoder to as many last
-            ones (section 4, r); to all if not given.
-        activation: That of the feed-forward network, as for `FeedForward`.
-        norm_epsilon: Added by every norm to the variance; the paper names
-            none.
-        attention_bias: Whether the projections of queries and of the output
-            have a bias, unlike the paper's.
         logits_bias: Whether the logits have a bias, unlike the paper's.
-        norm_first: Whether norms come before sub-layers, and one after each
-            stack (pre-norm).
         first_position: Number of the first position.
         tied_embeddings: Whether source, target and logits share one matrix.
         source_end: Whether the end token of a source may be attended to.
@@ -246,7 +230,7 @@ class Transformer(ExactModel):
         """
         source_mask = self._source_mask(source)
         found = self.encoder(
-            self._embed_source(source, training),
+            self._embed("source", source, training),
             attention_mask=source_mask,
             training=training,
             **_asked(return_attention_scores),
@@ -279,15 +263,15 @@ class Transformer(ExactModel):
             `(B, H, T, S)`.
         """
         asked = _asked(return_attention_scores)
-        x = self._decoded(target_in, memory, source_mask, training, **asked)
+        found = self._decoded(target_in, memory, source_mask, training, **asked)
         if not return_attention_scores:
-            return self.embedding.logits(x)
-        x, decoder, cross = x
+            return self.embedding.logits(found)
+        x, decoder, cross = found
         return self.embedding.logits(x), decoder, cross
 
     def _decoded(self, target_in, memory, source_mask, training=False, **asked):
         return self.decoder(
-            self._embed_target(target_in, training=training),
+            self._embed("target", target_in, training),
             memory,
             **self._masks(target_in, source_mask),
             training=training,
@@ -342,7 +326,7 @@ class Transformer(ExactModel):
             The weights of a layer, `(B, H, T, S)`, dropout off.
         """
         memory, source_mask = self.encode(source)
-        x = self._embed_target(target_in)
+        x = self._embed("target", target_in)
         for layer in self.decoder.layers:
             x, _, weights = layer(
                 x,
@@ -440,7 +424,7 @@ class Transformer(ExactModel):
             write = functools.partial(_append, kept=kept)
         # Treat each beam as a target of length 1, so that all get one position.
         flat = ops.reshape(ids, (-1, 1))
-        x = self._embed_target(flat, start=position)
+        x = self._embed("target", flat, start=position)
         shape = (*ops.shape(ids), self.model_config.d_model)
         x, cache = self.decoder.step(
             *(ops.reshape(x, shape), cache, cross),
@@ -453,17 +437,13 @@ class Transformer(ExactModel):
             source = ops.where(ops.equal(source, EOS_ID), PAD_ID, source)
         return masks.padding_mask(source)
 
-    def _embed_source(self, source, training=False):
+    def _embed(self, side, ids, training=False, start=0):
+        """Embed the ids of `"source"` or `"target"`, and mark positions."""
         tied = self.model_config.tied_embeddings
-        embedding = self.embedding if tied else self.source_embedding
-        x = self.source_positions(embedding(source))
-        return self.source_dropout(x, training=training)
-
-    def _embed_target(self, target_in, start=0, training=False):
-        tied = self.model_config.tied_embeddings
-        embedding = self.embedding if tied else self.target_embedding
-        x = self.target_positions(embedding(target_in), start=start)
-        return self.target_dropout(x, training=training)
+        embedding = "embedding" if tied else f"{side}_embedding"
+        x = getattr(self, embedding)(ids)
+        x = getattr(self, f"{side}_positions")(x, start=start)
+        return getattr(self, f"{side}_dropout")(x, training=training)
 
     def compute_output_spec(
         self, inputs: tuple[Tensor, Tensor], training: bool = False

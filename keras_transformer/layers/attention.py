@@ -87,11 +87,6 @@ class MultiHeadAttention(keras.layers.Layer):
         `return_attention_scores`, as in Keras, a pair of that tensor and the
         attention weights `(B, H, T, S)`.
 
-    Raises:
-        ValueError: If a size is below 1, or a call has neither `key` nor
-            `value`, more than two tensors without a name, or, with a
-            restriction, not as many keys as queries.
-
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.
     """
@@ -199,10 +194,6 @@ class MultiHeadAttention(keras.layers.Layer):
 
         Returns:
             Keys `(B, H, S, K)` and values `(B, H, S, U)`.
-
-        Raises:
-            ValueError: On a symbolic tensor. A functional model would hold the
-                weights as constants.
         """
         if isinstance(memory, keras.KerasTensor):
             raise ValueError(

@@ -207,7 +207,7 @@ class Penalised(Transformer):
 
 class WithoutSource(Transformer):
     def features(self, inputs, training=False):
-        return self._embed_target(inputs[1])
+        return self._embed("target", inputs[1])
 
 
 def step_of(kind, **options):
