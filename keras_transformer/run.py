@@ -93,8 +93,8 @@ class Run:
     ) -> "Run":
         """Return this run with other weights where they are not None."""
         run = copy.copy(self)
-        given = dict(average=average, precision=precision, shortlist=shortlist)
-        given = {name: x for name, x in given.items() if x is not None}
+        asked = dict(average=average, precision=precision, shortlist=shortlist)
+        given: Any = {name: x for name, x in asked.items() if x is not None}
         run.weights = dataclasses.replace(self.weights, **given)
         return run
 

@@ -26,7 +26,6 @@ from keras_transformer.machine import exhaustion, files
 from keras_transformer.run import Run
 from keras_transformer.runs.layout import DISTILLED, TOKENIZER_FILE
 from keras_transformer.runs.run_config import begun_config, load_vocabulary
-from keras_transformer.settings import overridden
 from keras_transformer.train_run import train
 from keras_transformer.training.preparation import check_tags
 from keras_transformer.training.request import log_shown, understand
@@ -111,7 +110,7 @@ def distill(
         folder,
         teacher,
         [source for source, _ in corpus.pairs(split, "train_split")],
-        overridden(
+        dataclasses.replace(
             run.search, n_best=1, max_source_length=run.training.max_length
         ),
         split,

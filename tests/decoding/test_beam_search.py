@@ -19,7 +19,6 @@ from simple_search import (
     with_unequal_ends,
 )
 
-from keras_transformer.config import UserError
 from keras_transformer.decoding.beam_search import (
     beam_search,
     length_normaliser,
@@ -331,8 +330,3 @@ def test_the_normaliser_is_that_of_wu_et_al():
         length_normaliser(tf.constant([1, 7, 13]), 2.0), [1, 4, 9], rtol=1e-6
     )
     np.testing.assert_allclose(length_normaliser(tf.constant(31), 0.5), 6**0.5)
-
-
-def test_a_setting_that_it_does_not_use_is_refused():
-    with pytest.raises(UserError, match="give `max_lengths`"):
-        beam_search(None, (), max_lengths=[1], max_length=5)
