@@ -24,7 +24,6 @@ def train(
     init_from: str | os.PathLike | None = None,
     minutes: float | None = None,
     strategy: str | None = None,
-    accumulate: int | None = None,
     callbacks: Sequence[Any] = (),
     **settings: Any,
 ) -> Run:
@@ -59,8 +58,6 @@ def train(
         strategy: Where replicas run: `"none"` (one device), `"mirrored"` (all
             GPUs of this machine), `"multiworker"` (all workers in TF_CONFIG)
             or, if not given, `"auto"`.
-        accumulate: Micro-batches into which a replica splits its share of a
-            batch; 1 if not given.
         callbacks: Keras callbacks, called after the package's own, on the
             first worker alone. A training is one epoch.
         **settings: Fields of `ModelConfig`, of `TrainingConfig` and of
