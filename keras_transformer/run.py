@@ -94,7 +94,7 @@ class Run:
         """Return this run with other weights where they are not None."""
         run = copy.copy(self)
         asked = dict(average=average, precision=precision, shortlist=shortlist)
-        given: Any = {name: x for name, x in asked.items() if x is not None}
+        given: dict = {k: x for k, x in asked.items() if x is not None}
         run.weights = dataclasses.replace(self.weights, **given)
         return run
 
