@@ -221,7 +221,7 @@ class Run:
             tokenize: SacreBLEU's tokeniser for BLEU, such as `13a` or `char`;
                 by default that of the target language.
             parallel: Batches searched at the same time, as in
-                `Translator.n_best`.
+                `Translator.search_texts`.
             progress: Called with the number of sentences done and in all.
 
         Returns:

@@ -203,7 +203,9 @@ def _make(
             batching = Batching(parallel=parallel, progress=display)
 
             def translated(chunk: list[str]) -> Iterator[bytes]:
-                n_best, are_cut = translator.n_best(chunk, search, batching)
+                n_best, are_cut = translator.search_texts(
+                    chunk, search, batching
+                )
                 for (best, *_), is_cut in zip(n_best, are_cut, strict=True):
                     yield _line("" if is_cut else best.text)
 

@@ -17,7 +17,7 @@ def killed(*_, **__):
 class AtOnce:
     weights = Weights()
 
-    def n_best(self, texts, *_, **__):
+    def search_texts(self, texts, *_, **__):
         found = [[kt.Hypothesis(text.upper(), 0.0)] for text in texts]
         return found, [False] * len(texts)
 
@@ -81,7 +81,7 @@ def test_a_kill_before_the_first_translation_leaves_a_free_place(
     folder = tmp_path / "back"
     monkeypatch.setattr(kt.Run, "translator", lambda _: AtOnce())
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(AtOnce, "n_best", killed)
+        patch.setattr(AtOnce, "search_texts", killed)
         kt.backtranslate(small_run, ["one"], folder)
     assert not [*tmp_path.iterdir()]
     kt.backtranslate(small_run, ["a"], folder)

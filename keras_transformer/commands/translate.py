@@ -124,7 +124,7 @@ def run(args: argparse.Namespace) -> None:
 
         def translated(chunk: list[tuple[str, str]]) -> Iterator[bytes]:
             texts, prefixes = zip(*chunk, strict=True)
-            n_best, truncated = translator.n_best(
+            n_best, truncated = translator.search_texts(
                 texts,
                 search,
                 batching,

@@ -208,7 +208,7 @@ class Validation:
             results = self.model.evaluate(
                 self.batches, verbose=0, return_dict=True, callbacks=[watching]
             )
-            best, _ = self.translator.n_best(
+            best, _ = self.translator.search_texts(
                 self.sources, self.search, one_by_one
             )
         except Abandoned:

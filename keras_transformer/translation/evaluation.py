@@ -244,7 +244,7 @@ def translate(
     from keras_transformer.translation.text_batches import warn_of_cuts
 
     start = time.perf_counter()
-    n_best, are_cut = translator.n_best(sources, search, batching)
+    n_best, are_cut = translator.search_texts(sources, search, batching)
     seconds = time.perf_counter() - start
     warn_of_cuts(are_cut, search.max_source_length)
     translations = [hypotheses[0].text for hypotheses in n_best]

@@ -160,13 +160,13 @@ class Splitter:
 
     def translate(
         self,
-        n_best: Callable[..., tuple[Sequence, Iterable[bool]]],
+        search_texts: Callable[..., tuple[Sequence, Iterable[bool]]],
         texts: Iterable[str],
         batching: Any,
     ) -> tuple[list[str], list[bool]]:
         """Translate each sentence of every text on its own.
 
-        A tag that chooses the target language goes before each. `n_best` is
+        A tag that chooses the target language goes before each. `search_texts` is
         that method of a `Translator`. Says too of each text whether a sentence
         was cut.
         """
@@ -177,7 +177,7 @@ class Splitter:
             if batching.progress:
                 batching.progress(done * len(texts) // total, len(texts))
 
-        found, truncated = n_best(
+        found, truncated = search_texts(
             [
                 tag_of(text) + text[slice(*span)]
                 for text, spans in of_texts

@@ -218,7 +218,7 @@ class Translator:
         search = self.search_with(
             n_best=1 if n_best is None else n_best, **options
         )
-        found, truncated = self.n_best(
+        found, truncated = self.search_texts(
             texts,
             search,
             Batching(batch_tokens, parallel, progress),
@@ -231,7 +231,7 @@ class Translator:
             return found
         return [hypotheses[0].text for hypotheses in found]
 
-    def n_best(
+    def search_texts(
         self,
         texts: Sequence[str],
         search: Search,
@@ -300,7 +300,7 @@ class Translator:
         batching: Batching,
         begun: list[bytes] | None,
     ) -> tuple[list[list[Hypothesis]], np.ndarray]:
-        """Translate each sentence on its own, as `n_best` says."""
+        """Translate each sentence on its own, as `search_texts` says."""
         from keras_transformer.translation import sentences
 
         sentences.check_alone(
@@ -308,7 +308,7 @@ class Translator:
         )
         splitter = sentences.Splitter(self.source_lang, self.target_lang)
         whole, are_cut = splitter.translate(
-            functools.partial(self.n_best, search=search),
+            functools.partial(self.search_texts, search=search),
             (text.decode() for text in texts),
             batching,
         )

@@ -246,7 +246,7 @@ def test_an_export_draws_as_its_options_say(small_translator, tmp_path):
     served = Served(serving.export(small_translator, tmp_path, 1, options))
 
     found = served("n_best", text=texts)
-    expected, _ = small_translator.n_best(texts, options)
+    expected, _ = small_translator.search_texts(texts, options)
     for row, hypotheses in enumerate(expected):
         ours = [text.decode() for text in found["translations"][row]]
         missing = 3 - len(hypotheses)

@@ -108,7 +108,9 @@ def test_a_translation_is_at_most_as_much_longer_as_the_run_says(translator):
 def test_python_and_an_export_search_as_the_run_says(
     run_dir, translator, tmp_path, one_signature
 ):
-    as_said = translator.n_best(TEXTS, dataclasses.replace(SEARCH, n_best=2))[0]
+    as_said = translator.search_texts(
+        TEXTS, dataclasses.replace(SEARCH, n_best=2)
+    )[0]
     assert translator.translate(TEXTS, n_best=2) == as_said
     # The paper's search would find something else.
     paper = dict(beam_size=4, length_penalty=0.6, max_extra_length=50)

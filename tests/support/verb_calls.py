@@ -70,7 +70,9 @@ def replace_translator(monkeypatch, translate=say_a):
     class Replacement:
         weights = Weights()
 
-        def n_best(self, texts, search, batching, prefixes, split_sentences):
+        def search_texts(
+            self, texts, search, batching, prefixes, split_sentences
+        ):
             given.update(search=search, prefixes=prefixes)
             given.update(parallel=batching.parallel)
             return translate(texts), np.zeros(len(texts), bool)
@@ -83,16 +85,16 @@ def replace_translator(monkeypatch, translate=say_a):
 def replace_search(monkeypatch, translate=say_a):
     """Let a function find translations for a `Translator` that is real."""
 
-    n_best = Translator.n_best
+    search_texts = Translator.search_texts
 
     def find(self, texts, *search, split_sentences=None, **how):
         if split_sentences:
             how["split_sentences"] = True
-            return n_best(self, texts, *search, **how)
+            return search_texts(self, texts, *search, **how)
         texts = list(texts)
         return translate(texts), np.zeros(len(texts), bool)
 
-    monkeypatch.setattr(Translator, "n_best", find)
+    monkeypatch.setattr(Translator, "search_texts", find)
 
 
 def on_one_line(text):

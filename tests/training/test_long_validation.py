@@ -101,7 +101,7 @@ def fail(*_, **__):
 def test_a_validation_that_fails_does_not_end_the_training(
     corpus, tmp_path, caplog, monkeypatch
 ):
-    monkeypatch.setattr(validation.Translator, "n_best", fail)
+    monkeypatch.setattr(validation.Translator, "search_texts", fail)
     train(corpus, tmp_path, 3, caplog)
     assert "step 2  could not be validated" in caplog.text
     assert "final.weights.h5, the last checkpoint" in caplog.text
@@ -121,7 +121,7 @@ def test_a_signal_ends_a_validation_and_the_training_with_it(
         translated.append(True)
 
     monkeypatch.setattr(validation.Validation, "measure", measure_a_little)
-    monkeypatch.setattr(validation.Translator, "n_best", translate)
+    monkeypatch.setattr(validation.Translator, "search_texts", translate)
     train(corpus, tmp_path, 30, caplog)
     assert "SIGTERM: ending after this step." in caplog.text
     assert "could not be validated" not in caplog.text

@@ -48,7 +48,7 @@ class Phrasebook:
         self.book = book
         self.asked = []
 
-    def n_best(self, texts, search, batching):
+    def search_texts(self, texts, search, batching):
         self.asked += texts
         found = [[Hypothesis(self.book[text], 0.0)] for text in texts]
         return found, np.zeros(len(texts), bool)

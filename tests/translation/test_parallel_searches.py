@@ -137,7 +137,7 @@ def texts():
 )
 def test_translations_do_not_depend_on_how_many_run(translator, texts, options):
     def n_best(at_once):
-        return translator.n_best(
+        return translator.search_texts(
             texts,
             options,
             Batching(211, at_once),

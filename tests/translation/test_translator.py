@@ -136,7 +136,7 @@ def test_a_long_source_is_cut_and_told(translator, tokenizer, caplog):
     longest = len(ids[1])  # Just fits.
     options = Search(max_length=7, max_source_length=longest)
 
-    found, truncated = translator.n_best(texts, options)
+    found, truncated = translator.search_texts(texts, options)
 
     assert truncated.tolist() == [False, False, True]
     cut = tf.concat([ids[2][: longest - 1], [EOS]], axis=0)
