@@ -166,9 +166,9 @@ class Splitter:
     ) -> tuple[list[str], list[bool]]:
         """Translate each sentence of every text on its own.
 
-        A tag that chooses the target language goes before each. `search_texts` is
-        that method of a `Translator`. Says too of each text whether a sentence
-        was cut.
+        A tag that chooses the target language goes before each. `search_texts`
+        is that method of a `Translator`. Says too of each text whether a
+        sentence was cut.
         """
         texts = [text.strip() for text in texts]
         of_texts = [(text, [*self.spans(text)]) for text in texts]
