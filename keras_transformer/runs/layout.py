@@ -136,22 +136,9 @@ def _take(path: pathlib.Path) -> int | None:
             continue  # The last holder has just removed the folder.
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.read(lock, 200).decode() or "another process"
-            os.close(lock)
-            raise UserError(
-                f"{path.parent} is in use by {holder}; wait until it ends, or "
-                "choose another folder."
-            ) from None
         except OSError as error:
             os.close(lock)
-            if error.errno not in _NO_LOCKS:
-                raise
-            logger.warning(
-                "The file system of %s has no locks (%s): make sure that "
-                "nothing else writes there.",
-                *(path.parent, error.strerror),
-            )
+            _without_lock(path, error)
             return None
         if _is_at(lock, path):
             since = time.strftime("%Y-%m-%d %H:%M:%S %z")
@@ -161,6 +148,23 @@ def _take(path: pathlib.Path) -> int | None:
                 os.write(lock, f"{holder} since {since}".encode())
             return lock
         os.close(lock)  # The last holder has removed this file.
+
+
+def _without_lock(path: pathlib.Path, error: OSError) -> None:
+    """Go on without a lock only where the file system has none."""
+    if isinstance(error, BlockingIOError):
+        holder = path.read_text() or "another process"
+        raise UserError(
+            f"{path.parent} is in use by {holder}; wait until it ends, or "
+            "choose another folder."
+        ) from None
+    if error.errno not in _NO_LOCKS:
+        raise error
+    logger.warning(
+        "The file system of %s has no locks (%s): make sure that nothing else "
+        "writes there.",
+        *(path.parent, error.strerror),
+    )
 
 
 def _is_at(lock: int, path: pathlib.Path) -> bool:

@@ -225,7 +225,7 @@ def _train(
         side.load_operator()
     patience = Patience(run.training, start.standing)
     training = Training(session, tokenizer, plan, model, start, patience)
-    _describe(training)
+    _describe_finished(training) if training.limits() else _describe(training)
     is_finished = workers.any_wishes(strategy, bool(training.limits()))
     must_validate_first = is_chief and training.must_validate_first()
     stop = Stop(session.minutes)
@@ -254,26 +254,27 @@ def _train(
 
 
 def _describe(training: Training) -> None:
-    """Log the model and where it begins, or what would let it go on."""
-    start, limits = training.start, training.limits()
-    if limits:
-        higher = " and ".join(f"`{name}`" for name in limits)
-        logger.info(
-            "%s is finished: %d updates in %.1f minutes. It goes on with a "
-            "higher %s.",
-            *(training.session.run_dir, start.step, start.seconds / 60),
-            higher,
-        )
-        return
+    """Log the model, and the update to resume after."""
     replicas = training.model.distribute_strategy.num_replicas_in_sync
     logger.info(
         "%s: %s parameters, %d replica%s.",
         *(training.run.preset, f"{training.model.count_params():,}"),
         *(replicas, "s" if replicas > 1 else ""),
     )
-    if start.step:
-        logger.info("Resuming after update %d.", start.step)
+    if training.start.step:
+        logger.info("Resuming after update %d.", training.start.step)
     warn_of_warm_up(schedule_of(training.run), training.run.training.steps)
+
+
+def _describe_finished(training: Training) -> None:
+    """Log what would let a finished training go on."""
+    start = training.start
+    higher = " and ".join(f"`{name}`" for name in training.limits())
+    logger.info(
+        "%s is finished: %d updates in %.1f minutes. It goes on with a higher "
+        "%s.",
+        *(training.session.run_dir, start.step, start.seconds / 60, higher),
+    )
 
 
 def _take_steps(

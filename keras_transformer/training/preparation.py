@@ -219,9 +219,11 @@ def _take_up(
     run: RunConfig, run_dir: pathlib.Path, given: Tokenizer | None
 ) -> Tokenizer | None:
     """Take a vocabulary that was made for the same request."""
+    if not (run_dir / layout.CONFIG_FILE).exists():
+        return None
     try:
         noted, tokenizer = RunConfig.load(run_dir), load_vocabulary(run_dir)
-    except UserError:  # There is no vocabulary, or a damaged one.
+    except UserError:  # The vocabulary is damaged.
         return None
     if noted.vocabulary is None or given and given.model != tokenizer.model:
         return None

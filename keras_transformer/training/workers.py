@@ -236,8 +236,6 @@ def end_together(strategy: tf.distribute.Strategy) -> None:
 
 def check_alike(strategy: tf.distribute.Strategy, **facts: Any) -> None:
     """Refuse, on every worker, what others have read or made otherwise."""
-    if not are_several(strategy):
-        return
     said = ", ".join(f"{name} {value}" for name, value in facts.items())
     mine = tf.constant([zlib.crc32(said.encode())], tf.int64)
     if len({*strategy.gather(mine, axis=0).numpy().tolist()}) > 1:
@@ -291,14 +289,19 @@ def lost_worker_told(strategy: tf.distribute.Strategy) -> Iterator[None]:
     try:
         yield
     except _LOST as error:
-        if not are_several(strategy):
-            raise
-        cluster = Cluster.from_tf_config(os.environ["TF_CONFIG"])
-        named = re.findall(r"/job:(\w+)/(?:\w+:\d+/)?task:(\d+)", str(error))
-        lost = {(job, int(i)) for job, i in named} - {cluster.own}
-        raise JobError(
-            f"Lost {' and '.join(map(cluster.describe, lost)) or 'a worker'}: "
-            "its process ended or its machine no longer answers. If its log "
-            "names a problem, solve that; then start the same command again "
-            "on every machine: it goes on at the last checkpoint."
-        ) from None
+        if are_several(strategy):
+            raise _lost(str(error)) from None
+        raise
+
+
+def _lost(message: str) -> JobError:
+    """Name the workers that an error of TensorFlow names."""
+    cluster = Cluster.from_tf_config(os.environ["TF_CONFIG"])
+    named = re.findall(r"/job:(\w+)/(?:\w+:\d+/)?task:(\d+)", message)
+    lost = {(job, int(i)) for job, i in named} - {cluster.own}
+    return JobError(
+        f"Lost {' and '.join(map(cluster.describe, lost)) or 'a worker'}: "
+        "its process ended or its machine no longer answers. If its log "
+        "names a problem, solve that; then start the same command again on "
+        "every machine: it goes on at the last checkpoint."
+    )
