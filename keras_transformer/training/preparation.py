@@ -7,7 +7,7 @@ import logging
 import pathlib
 import random
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -75,13 +75,7 @@ def prepare(session: Session) -> Prepared:
         plan = plan_batches(train, recipe)
     machine = {"strategy": session.strategy, "minutes": session.minutes}
     if layout.has_begun(run_dir):
-        _tell_what_differs(run, plan, run_dir)
-        if run.machine not in (None, machine):
-            said = (
-                " and ".join(f"`{n}` {x}" for n, x in about.items())
-                for about in (run.machine, machine)
-            )
-            logger.info("The last session had %s, this one has %s.", *said)
+        _tell_what_differs(run, plan.checksum(), machine, run_dir)
     run = dataclasses.replace(run, plan=plan.checksum(), machine=machine)
     _describe(run, plan, len(validation))
     batches = validation_batches(
@@ -283,10 +277,16 @@ def records_of(
 
 
 def _tell_what_differs(
-    run: RunConfig, plan: BatchPlan, run_dir: pathlib.Path
+    run: RunConfig, plan: str, machine: dict[str, Any], run_dir: pathlib.Path
 ) -> None:
-    """Tell of another version, and of batches that a run did not begin with."""
-    if run.plan not in (None, plan.checksum()):
+    """Tell of what a run did not begin with, or its last session had not."""
+    if run.machine not in (None, machine):
+        said = (
+            " and ".join(f"`{name}` {value}" for name, value in about.items())
+            for about in (run.machine, machine)
+        )
+        logger.info("The last session had %s, this one has %s.", *said)
+    if run.plan not in (None, plan):
         why = "its token records were made again from a text that has changed"
         if run.version != __version__:
             why = f"version {run.version} planned those and this is "
