@@ -225,6 +225,7 @@ def test_settings_that_do_not_go_together_are_refused():
         ({"steps": np.int64(7)}, 7),
         ({"steps": 2**53 + 1}, 9_007_199_254_740_993),
         ({"label_smoothing": 0}, 0.0),
+        ({"checkpoint_every": 100}, "100"),
     ],
 )
 def test_numbers_of_other_types_become_those_of_the_field(given, expected):

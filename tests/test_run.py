@@ -187,7 +187,7 @@ def test_what_makes_no_training_is_one_sentence(
 
 @pytest.mark.stands_for("runs that translate, evaluate and export")
 def test_a_run_translates_evaluates_and_exports(
-    run, in_memory, tmp_path, one_signature
+    run, in_memory, tmp_path, one_signature, caplog
 ):
     texts = ["one two", ""]
     translations = run.translator().translate(texts)
@@ -198,6 +198,9 @@ def test_a_run_translates_evaluates_and_exports(
     assert "|tok:13a|" in result.bleu.signature
     assert result.folder == run.path / "evaluation" / "test"
     assert (result.folder / "scores.json").exists()
+    assert "flatter" not in caplog.text
+    run.evaluate("val", beam_size=1)
+    assert "has chosen its weights on val" in caplog.text
     path = run.export(tmp_path / "exported" / "mine")
     served = tf.saved_model.load(path).signatures["serving_default"]
     answer = served(text=tf.constant(texts[:1]))["translation"].numpy()[0]

@@ -252,6 +252,7 @@ def test_a_training_ends_when_its_target_is_reached(corpus, tmp_path, caplog):
     assert "1 replica." in caplog.text  # Not "1 replicas".
     assert train_on_digits(*argv) == 0
     assert "is finished: 4 updates" in caplog.text
+    assert "higher `target_bleu`." in caplog.text  # More steps would not do.
 
 
 def test_what_can_be_seen_to_be_wrong_is_told_without_tensorflow(tmp_path):
