@@ -233,8 +233,13 @@ def _train(
     if is_chief:
         several = workers.are_several(strategy)
         validation = Validation(
-            *(session.run_dir, run, local_copy(run) if several else model),
-            *(tokenizer, prepared.validation, prepared.watched, patience),
+            session.run_dir,
+            run,
+            local_copy(run) if several else model,
+            tokenizer,
+            prepared.validation,
+            prepared.watched,
+            patience,
             start,
         )
         if must_validate_first or not is_finished:

@@ -284,8 +284,8 @@ class Validation:
         best = recipe.patience and find_best(self.run_dir, standing)
         if best and best[1].step != step:
             model.load_weights(best[0] / WEIGHTS_FILE)
-            names = (best[0].name,)
-            made[BEST] = model.get_weights(), names, best[1].figures
+            only = (best[0].name,)
+            made[BEST] = model.get_weights(), only, best[1].figures
         measured = {}
         for which, (weights, _, figures) in made.items():
             if not figures:
