@@ -177,8 +177,11 @@ def evaluate(
     except OSError as error:
         if error.errno not in (errno.EROFS, errno.EACCES):
             raise
-        said = "Nothing is written to %s (%s): the scores are only shown."
-        logger.warning(said, folder, error.strerror)
+        logger.warning(
+            "Nothing is written to %s (%s): the scores are only shown.",
+            folder,
+            error.strerror,
+        )
         can_write = False
     translations, speed = translate(
         translator, test_set.sources, search, batching
