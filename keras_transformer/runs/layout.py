@@ -153,7 +153,9 @@ def _take(path: pathlib.Path) -> int | None:
 def _without_lock(path: pathlib.Path, error: OSError) -> None:
     """Go on without a lock only where the file system has none."""
     if isinstance(error, BlockingIOError):
-        holder = path.read_text() or "another process"
+        holder = "another process"
+        with contextlib.suppress(OSError):  # It may just have gone.
+            holder = path.read_text() or holder
         raise UserError(
             f"{path.parent} is in use by {holder}; wait until it ends, or "
             "choose another folder."
