@@ -98,33 +98,6 @@ def summed_gradients(optimizer: keras.optimizers.Optimizer) -> Iterator[None]:
         vars(inner).pop("_all_reduce_sum_gradients", None)
 
 
-def adam_slots(optimizer: keras.optimizers.Adam, variable: Any) -> tuple:
-    """Return a variable's moments: means of its gradients and their squares.
-
-    A custom `update_step` must change them where Keras keeps them, or its
-    checkpoints would not hold them.
-    """
-    index = optimizer._get_variable_index(variable)
-    return optimizer._momentums[index], optimizer._velocities[index]
-
-
-class SharedByUpdates(keras.optimizers.Optimizer):
-    """An optimizer that computes once a step what all its updates share.
-
-    Keras calls `update_step` for each variable, with the learning rate alone.
-    On TensorFlow the method gets what `shared_by_updates` makes of that rate.
-    """
-
-    def shared_by_updates(self, learning_rate: Tensor) -> Any:
-        raise NotImplementedError
-
-    def _backend_update_step(self, grads, trainable_variables, learning_rate):
-        shared = learning_rate
-        if keras.backend.backend() == "tensorflow":
-            shared = self.shared_by_updates(learning_rate)
-        super()._backend_update_step(grads, trainable_variables, shared)
-
-
 def implicit_mask(tensor: Tensor) -> Tensor | None:
     """Return the mask `(B, T)` that Keras attached to a tensor, or `None`.
 

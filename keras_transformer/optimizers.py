@@ -5,9 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer import keras_internals
 from keras_transformer.config import checked
-from keras_transformer.keras_internals import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -60,20 +58,8 @@ class TransformerSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Adam(keras_internals.SharedByUpdates, keras.optimizers.Adam):
-    """Keras's Adam in one pass: TensorFlow's fused kernel for the update.
-
-    Keras makes an update of a dozen operations, each a pass over weights and
-    moments. Slots, arguments and results are Keras's own, up to rounding, and
-    so is the update on other backends. The defaults are those of section 5.3.
-
-    Args:
-        learning_rate: A float or a `LearningRateSchedule`.
-        beta_1: Decay of the mean of the gradients.
-        beta_2: Decay of the mean of their squares.
-        epsilon: Added to the root of that mean.
-        **kwargs: Arguments of `keras.optimizers.Adam`, without `amsgrad`.
-    """
+class Adam(keras.optimizers.Adam):
+    """Keras's Adam with the defaults of section 5.3."""
 
     def __init__(
         self,
@@ -86,45 +72,3 @@ class Adam(keras_internals.SharedByUpdates, keras.optimizers.Adam):
         **kwargs: Any,
     ) -> None:
         super().__init__(learning_rate, beta_1, beta_2, epsilon, **kwargs)
-        if self.amsgrad:
-            raise ValueError("`amsgrad` has no fused kernel. Received: True")
-
-    def shared_by_updates(self, learning_rate: Any) -> dict[str, Tensor]:
-        """Compute the kernel's arguments that are alike for all variables."""
-        import tensorflow as tf
-
-        step = tf.cast(self.iterations + 1, keras.config.floatx())
-        beta_1 = tf.constant(self.beta_1, step.dtype)
-        beta_2 = tf.constant(self.beta_2, step.dtype)
-        return {
-            "beta1_power": tf.pow(beta_1, step),
-            "beta2_power": tf.pow(beta_2, step),
-            "lr": tf.cast(learning_rate, step.dtype),
-            "beta1": beta_1,
-            "beta2": beta_2,
-            "epsilon": tf.constant(self.epsilon, step.dtype),
-        }
-
-    def update_step(self, gradient: Tensor, variable: Any, shared: Any) -> None:
-        if keras.backend.backend() != "tensorflow":
-            return super().update_step(gradient, variable, shared)
-        import tensorflow as tf
-
-        mean, square = keras_internals.adam_slots(self, variable)
-        tf.raw_ops.ResourceApplyAdam(
-            var=_handle(variable),
-            m=_handle(mean),
-            v=_handle(square),
-            grad=tf.convert_to_tensor(tf.cast(gradient, variable.dtype)),
-            **{
-                name: tf.cast(number, variable.dtype)
-                for name, number in shared.items()
-            },
-        )
-
-
-def _handle(variable):
-    """Return the local resource of a Keras or TensorFlow variable."""
-    if isinstance(variable, keras.Variable):
-        variable = variable.value
-    return variable.handle

@@ -56,7 +56,7 @@ TENSORFLOW = {
 # Places that may import it inside functions: the model's `fit` must sum over
 # the replicas of a TensorFlow strategy; devices are TensorFlow's.
 TENSORFLOW_IN_FUNCTIONS = {
-    *("exact_step", "keras_internals", "machine", "optimizers", "replicas"),
+    *("exact_step", "keras_internals", "machine", "replicas"),
 }
 
 

@@ -44,22 +44,6 @@ def test_updates_are_the_equations_of_kingma_and_ba():
         np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_updates_are_those_of_keras_with_a_schedule_and_a_gradient_norm_bound():
-    settings = dict(beta_1=0.8, beta_2=0.95, epsilon=0.1, global_clipnorm=2.0)
-    rate = keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.7)
-    for ours, theirs in zip(
-        variables_after(Adam(rate, **settings)),
-        variables_after(keras.optimizers.Adam(rate, **settings)),
-        strict=True,
-    ):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
-
-
-def test_amsgrad_is_refused():
-    with pytest.raises(ValueError, match="amsgrad"):
-        Adam(amsgrad=True)
-
-
 @pytest.mark.parametrize("step_num", [1, 2_000, 4_000, 16_000, 300_000])
 @pytest.mark.parametrize("d_model, warmup_steps", [(512, 4_000), (130, 1_700)])
 def test_schedule_follows_equation_3(step_num, d_model, warmup_steps):

@@ -31,7 +31,6 @@ class Way(NamedTuple):
     share_rows: bool = True
     validate: bool = False
     xla: bool = False
-    adam: type = Adam
 
 
 WAYS = {
@@ -39,16 +38,11 @@ WAYS = {
     "accumulated": Way(accumulate=2),
     "with dropout": Way(dropout=0.1),
     "with few rows": Way(few_rows=True),
-    "with Keras's Adam": Way(adam=keras.optimizers.Adam),
     "by XLA": Way(xla=True),
     "accumulated by XLA": Way(accumulate=2, xla=True),
 }
 # Two processes take time, so only ways whose step differs between processes.
-BY_WORKERS = [
-    way
-    for way in WAYS
-    if way not in ("with Keras's Adam", "accumulated by XLA")
-]
+BY_WORKERS = [way for way in WAYS if way != "accumulated by XLA"]
 # Keras shares the rows out: among the devices of one process.
 KERAS_SHARES = {
     "plainly by Keras": Way(share_rows=False, validate=True),
@@ -83,7 +77,7 @@ def make_model(way):
         dropout=way.dropout,
     )
     model.compile(
-        way.adam(0.01, beta_2=0.98, epsilon=1e-9),
+        Adam(0.01, beta_2=0.98, epsilon=1e-9),
         SmoothedCrossEntropy(0.1),
         jit_compile=way.xla,
         accumulate=way.accumulate,

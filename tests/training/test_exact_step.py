@@ -117,7 +117,6 @@ def weights(results):
     "way",
     [
         "accumulated",
-        "with Keras's Adam",
         "by XLA",
         "accumulated by XLA",
     ],
