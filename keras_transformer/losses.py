@@ -262,10 +262,15 @@ def token_weights(
 class _TokenMean(keras.metrics.Mean):
     """The mean of a value of each target token; padding does not count."""
 
+    default_name: str
+
     def __init__(
-        self, name: str, ignore_class: int | None, **kwargs: Any
+        self,
+        name: str | None = None,
+        ignore_class: int | None = PAD_ID,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(name=name, **kwargs)
+        super().__init__(name=name or self.default_name, **kwargs)
         self.ignore_class = ignore_class
 
     def get_config(self) -> dict[str, Any]:
@@ -293,7 +298,7 @@ class TokenAccuracy(_TokenMean):
     """Share of target tokens that have the highest logit, in [0, 1].
 
     Args:
-        name: The metric's name in logs.
+        name: The metric's name in logs, if not that of the class.
         ignore_class: The id of padding; None if every id from 0 on counts.
 
     Call arguments:
@@ -301,13 +306,7 @@ class TokenAccuracy(_TokenMean):
         y_pred: Float tensor `(B, T, V)`, logits.
     """
 
-    def __init__(
-        self,
-        name: str = "token_accuracy",
-        ignore_class: int | None = PAD_ID,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name, ignore_class, **kwargs)
+    default_name = "token_accuracy"
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         best = ops.cast(ops.argmax(y_pred, axis=-1), "int32")
@@ -321,7 +320,7 @@ class Perplexity(_TokenMean):
     Table 3 counts per word piece, and so does this.
 
     Args:
-        name: The metric's name in logs.
+        name: The metric's name in logs, if not that of the class.
         ignore_class: The id of padding; None if every id from 0 on counts.
 
     Call arguments:
@@ -329,13 +328,7 @@ class Perplexity(_TokenMean):
         y_pred: Float tensor `(B, T, V)`, logits.
     """
 
-    def __init__(
-        self,
-        name: str = "perplexity",
-        ignore_class: int | None = PAD_ID,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name, ignore_class, **kwargs)
+    default_name = "perplexity"
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return token_cross_entropies(y_true, y_pred)[1]
