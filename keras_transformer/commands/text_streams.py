@@ -134,8 +134,8 @@ def check_new(path: pathlib.Path) -> None:
     """Refuse to write over a file, which may be an input, or to no folder."""
     if not path.parent.is_dir():
         raise UserError(
-            f"Expected a place in a folder as `output`, but {path.parent} is "
-            "none; make it or choose another one."
+            f"There is no folder {path.parent} to write `output` to; make it "
+            "or choose another place."
         )
     if path.is_file():
         raise UserError(

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from keras_transformer.commands import command_line, flags, text_streams
 from keras_transformer.config import Search, UserError
 from keras_transformer.data import lines
-from keras_transformer.machine import extras
 from keras_transformer.translation import sentences
 from keras_transformer.translation.display import SentenceDisplay
 from keras_transformer.translation.unfinished import chunks, deciding
@@ -99,7 +98,6 @@ def run(args: argparse.Namespace) -> None:
     if args.prefixes and args.prefix is not None:
         args.parser.error("expected --prefix or --prefixes, received both")
     if args.split_sentences:
-        extras.needs("sentencex", "sentences")
         sentences.check_alone(
             n_best=search.n_best > 1,
             prefix=args.prefix is not None,

@@ -1,9 +1,9 @@
-"""Keeps what a long translation has done, so that a killed one goes on.
+"""Keeps the finished part of a long translation, so that a killed one resumes.
 
-Texts are translated chunk by chunk. Until the last is done, the lines that each
-became are a file in the folder `NAME.unfinished`. It is called by a checksum of
-the texts and of all that decides how they are translated: no other model,
-search or text takes it for its own.
+Texts are translated in chunks. Until the last one is done, the lines made from
+each chunk are a file in the folder `NAME.unfinished`. The file's name is a
+checksum of the texts and of everything that decides how they are translated, so
+another model, search or text never reuses it.
 """
 
 import contextlib
@@ -27,16 +27,17 @@ Row = TypeVar("Row")
 
 
 class Unfinished:
-    """The lines of a file that is not complete, in a folder, chunk by chunk."""
+    """The lines of an incomplete file, kept in a folder chunk by chunk."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self._folder = folder
         self._paths: list[pathlib.Path] = []
 
     def add(self, about: Any, make: Callable[[], Iterable[bytes]]) -> bool:
-        """Make the lines of the next chunk; return whether they were there.
+        """Make the lines of the next chunk, or find those of a killed process.
 
-        `about` is what the lines are made of and how, ready for JSON.
+        `about` is all that decides the lines, ready for JSON. Returns whether
+        they were there.
         """
         text = json.dumps([len(self._paths), about])
         name = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

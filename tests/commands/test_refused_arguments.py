@@ -12,7 +12,7 @@ from keras_transformer.translation import loading
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("missing/target.de", "missing is none; make it or choose"),
+        ("missing/target.de", "missing to write --output to; make it"),
         # What is there is kept.
         (
             "source.en",
