@@ -169,7 +169,7 @@ def evaluate(
     tokenize: str,
 ) -> Evaluation:
     """Translate a test set, score it, and write all to a folder, if it can."""
-    can_write = True
+    place: pathlib.Path | None = folder
     try:
         for old in folder.glob("reference*.txt"):  # There may be fewer now.
             old.unlink()
@@ -182,33 +182,27 @@ def evaluate(
             folder,
             error.strerror,
         )
-        can_write = False
+        place = None
     translations, speed = translate(
         translator, test_set.sources, search, batching
     )
-    scores = folder / SCORES_FILE
-    if can_write:
-        scores.unlink(missing_ok=True)  # They would be of other translations.
-        _write_texts(folder, {"translation": translations})
-    scored = score(
-        translations,
-        test_set.references,
-        test_set.about["target_lang"],
-        lowercase,
-        tokenize,
-    )
-    result = dataclasses.replace(
-        scored, **speed, folder=folder if can_write else None
-    )
-    report = {
-        **test_set.about,
-        "search": dataclasses.asdict(search),
-        **translator.weights.report(),
-        **result.report(),
-    }
-    if can_write:
-        files.write_text(scores, f"{json.dumps(report, indent=2)}\n")
-        logger.info("Wrote texts and scores to %s.", folder)
+    if place:
+        # The figures there would be of other translations.
+        (place / SCORES_FILE).unlink(missing_ok=True)
+        _write_texts(place, {"translation": translations})
+    how = test_set.about["target_lang"], lowercase, tokenize
+    scored = score(translations, test_set.references, *how)
+    result = dataclasses.replace(scored, **speed, folder=place)
+    if place:
+        report = {
+            **test_set.about,
+            "search": dataclasses.asdict(search),
+            **translator.weights.report(),
+            **result.report(),
+        }
+        text = f"{json.dumps(report, indent=2)}\n"
+        files.write_text(place / SCORES_FILE, text)
+        logger.info("Wrote texts and scores to %s.", place)
     references = itertools.chain(*test_set.references)
     if said := caution(result.bleu.value, references, tokenize):
         logger.warning(said)
