@@ -10,7 +10,6 @@ et al., 2016), and train a model beside real pairs.
 """
 
 import dataclasses
-import functools
 import hashlib
 import json
 import logging
@@ -35,6 +34,7 @@ from keras_transformer.translation.unfinished import (
     chunks,
     deciding,
     unfinished,
+    write_chunks,
 )
 
 _ORIGIN = "origin.json"
@@ -209,11 +209,7 @@ def _make(
                 for (best, *_), is_cut in zip(n_best, are_cut, strict=True):
                     yield _line("" if is_cut else best.text)
 
-            for chunk in chunks(texts):
-                was_there = kept.add(
-                    [origin, chunk], functools.partial(translated, chunk)
-                )
-                display.end_chunk(len(chunk), was_there)
+            write_chunks(kept, chunks(texts), translated, origin, display)
         said = (line.decode().rstrip("\n") for line in kept.lines())
         pairs = [
             pair for pair in zip(texts, said, strict=True) if pair[1].strip()

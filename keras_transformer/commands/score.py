@@ -2,14 +2,11 @@
 
 import argparse
 import contextlib
-import functools
 import pathlib
-import sys
 from collections.abc import Iterator
 
 from keras_transformer.commands import command_line, flags, text_streams
-from keras_transformer.translation.display import SentenceDisplay
-from keras_transformer.translation.unfinished import chunks
+from keras_transformer.translation.unfinished import chunks, write_chunks
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -51,14 +48,7 @@ def run(args: argparse.Namespace) -> None:
             ):
                 yield b"%.4f\n" % number
 
-        on_screen = not args.output and sys.stdout.isatty()
-        progress = stack.enter_context(
-            SentenceDisplay(total, bar=not on_screen)
-        )
+        progress = text_streams.open_display(args.output, total, stack)
         how = [translator.weights.identity, alpha]
-        for chunk in chunks(pairs):
-            was_there = output.add(
-                [how, chunk], functools.partial(scored, chunk)
-            )
-            progress.end_chunk(len(chunk), was_there)
+        write_chunks(output, chunks(pairs), scored, how, progress)
     command_line.say_next("evaluate", "--run-dir", args.run_dir)

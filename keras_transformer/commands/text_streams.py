@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 from keras_transformer.config import UserError
 from keras_transformer.data.lines import open_file, read_lines
 from keras_transformer.machine import files
+from keras_transformer.translation.display import SentenceDisplay
 from keras_transformer.translation.unfinished import Unfinished, unfinished
 
 # Seconds after which a pipe that says nothing waits for an answer.
@@ -128,6 +129,14 @@ def open_output(path: pathlib.Path | None) -> Iterator[Unfinished | _Stream]:
         yield kept
         with files.open_whole(path) as file:
             file.writelines(kept.lines())
+
+
+def open_display(
+    output: pathlib.Path | None, total: int | None, stack: contextlib.ExitStack
+) -> SentenceDisplay:
+    """Show the progress, without a bar where the results are on the screen."""
+    on_screen = not output and sys.stdout.isatty()
+    return stack.enter_context(SentenceDisplay(total, bar=not on_screen))
 
 
 def check_new(path: pathlib.Path) -> None:

@@ -2,11 +2,9 @@
 
 import argparse
 import contextlib
-import functools
 import itertools
 import os
 import pathlib
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,8 +12,11 @@ from keras_transformer.commands import command_line, flags, text_streams
 from keras_transformer.config import Search, UserError
 from keras_transformer.data import lines
 from keras_transformer.translation import sentences
-from keras_transformer.translation.display import SentenceDisplay
-from keras_transformer.translation.unfinished import chunks, deciding
+from keras_transformer.translation.unfinished import (
+    chunks,
+    deciding,
+    write_chunks,
+)
 
 if TYPE_CHECKING:
     from keras_transformer.translation.translator import Translator
@@ -114,10 +115,7 @@ def run(args: argparse.Namespace) -> None:
             warn_of_cuts,
         )
 
-        on_screen = not args.output and sys.stdout.isatty()
-        progress = stack.enter_context(
-            SentenceDisplay(total, bar=not on_screen)
-        )
+        progress = text_streams.open_display(args.output, total, stack)
         batching = Batching(parallel=args.parallel, progress=progress)
 
         def translated(chunk: list[tuple[str, str]]) -> Iterator[bytes]:
@@ -137,11 +135,7 @@ def run(args: argparse.Namespace) -> None:
 
         how = deciding(translator.weights, search)
         how |= {"by": [args.alignment, args.split_sentences]}
-        for chunk in rows:
-            was_there = output.add(
-                [how, chunk], functools.partial(translated, chunk)
-            )
-            progress.end_chunk(len(chunk), was_there)
+        write_chunks(output, rows, translated, how, progress)
     command_line.say_next("view", "--run-dir", args.run_dir, "TEXT")
 
 

@@ -8,6 +8,7 @@ another model, search or text never reuses it.
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import pathlib
@@ -18,6 +19,7 @@ from keras_transformer.config import Search
 from keras_transformer.machine import files
 from keras_transformer.runs import layout
 from keras_transformer.runs.weights import Weights
+from keras_transformer.translation.display import SentenceDisplay
 
 # Texts that are translated before they are written.
 CHUNK = 4_000
@@ -67,6 +69,19 @@ def unfinished(path: pathlib.Path) -> Iterator[Unfinished]:
             kept.unlink()
     with contextlib.suppress(OSError):  # Somebody else's files are in it.
         folder.rmdir()
+
+
+def write_chunks(
+    output: Any,
+    rows: Iterable[list[Row]],
+    make: Callable[[list[Row]], Iterable[bytes]],
+    how: Any,
+    display: SentenceDisplay,
+) -> None:
+    """Make the lines of every chunk, which `how` and its rows decide."""
+    for chunk in rows:
+        was_there = output.add([how, chunk], functools.partial(make, chunk))
+        display.end_chunk(len(chunk), was_there)
 
 
 def deciding(weights: Weights, search: Search) -> dict[str, Any]:
