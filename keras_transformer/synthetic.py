@@ -106,16 +106,17 @@ def distill(
     split, validation = asked.run.splits
     corpus.find(validation, "validation_split")
     copied = {validation, *({"test"} & {*corpus.splits})}
-    _make(
-        folder,
-        teacher,
-        [source for source, _ in corpus.pairs(split, "train_split")],
-        dataclasses.replace(
-            run.search, n_best=1, max_source_length=run.training.max_length
-        ),
-        split,
-        {name: corpus.pairs(name) for name in copied},
-    )
+    with log_shown():
+        _make(
+            folder,
+            teacher,
+            [source for source, _ in corpus.pairs(split, "train_split")],
+            dataclasses.replace(
+                run.search, n_best=1, max_source_length=run.training.max_length
+            ),
+            split,
+            {name: corpus.pairs(name) for name in copied},
+        )
     return train(run_dir, **{**of_student, "corpus": folder})
 
 
@@ -170,11 +171,11 @@ def backtranslate(
     if not texts:
         raise UserError("Expected texts as `text`, received none.")
     folder = pathlib.Path(output)
-    _make(folder, reverse, texts, search, "train", {}, parallel)
+    with log_shown():
+        _make(folder, reverse, texts, search, "train", {}, parallel)
     return folder
 
 
-@log_shown()
 def _make(
     folder: pathlib.Path,
     run: Run,

@@ -204,8 +204,8 @@ def evaluate(
         files.write_text(place / SCORES_FILE, text)
         logger.info("Wrote texts and scores to %s.", place)
     references = itertools.chain(*test_set.references)
-    if said := caution(result.bleu.value, references, tokenize):
-        logger.warning(said)
+    if warning := caution(result.bleu.value, references, tokenize):
+        logger.warning(warning)
     return result
 
 
@@ -265,7 +265,10 @@ def score(
     texts = (translations, *references)
     target = language_of(target_lang)
     tokenize = bleu_tokenizer(target_lang, tokenize)
-    scores = {"bleu": bleu(*texts, tokenize=tokenize), "chrf": chrf(*texts)}
+    scores: dict[str, Any] = {
+        "bleu": bleu(*texts, tokenize=tokenize),
+        "chrf": chrf(*texts),
+    }
     if target.base == "de":
         scores["compound_split_bleu"] = compound_split_bleu(*texts)
     if lowercase:

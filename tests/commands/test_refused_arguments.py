@@ -42,7 +42,7 @@ def test_an_output_that_cannot_be_written_is_an_error(
         ),
         (
             gzip.compress(b"a dog\n", mtime=0),
-            "found it packed by gzip; unpack it with gunzip",
+            "found a packed file, .gz; unpack it with gunzip",
         ),
     ],
 )
