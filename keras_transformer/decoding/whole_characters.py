@@ -99,9 +99,11 @@ def any_broken(
     """Return whether a candidate `(B, C)` breaks a character of its beam."""
 
     def look() -> tf.Tensor:
-        places = tf.stack([parents, tf.gather(byte_of, tokens)], axis=-1)
         follows = may_follow(byte_of, ids, position)
-        return ~tf.reduce_all(tf.gather_nd(follows, places, batch_dims=1))
+        follows = tf.gather(follows, parents, batch_dims=1)  # (B, C, 257)
+        # Not `tf.gather_nd`, which has no kernel for bool on GPUs.
+        added = tf.gather(byte_of, tokens)[:, :, None]
+        return ~tf.reduce_all(tf.gather(follows, added, batch_dims=2))
 
     # Mostly there is no byte, neither the newest token nor a candidate.
     near = tf.gather(byte_of, tf.concat([ids[:, :, -1], tokens], axis=1))
