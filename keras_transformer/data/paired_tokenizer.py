@@ -86,9 +86,6 @@ class PairedTokenizer(Tokenizer):
     Args:
         model: The bytes that `pack` makes.
         side: The texts that this one turns into ids, `"source"` or `"target"`.
-
-    Raises:
-        ValueError: If `model` is not such a file.
     """
 
     _words = None  # Words are not segmented by themselves.

@@ -80,12 +80,6 @@ class IdModel:
     Attributes:
         models: The models, a tuple.
         vocab_size: Size of the vocabulary.
-
-    Raises:
-        UserError: If a model cannot be called with ids of any length, returns
-            no logits, or has other special ids.
-        ValueError: If there is no model, or the models differ in vocabulary
-            size or dtype.
     """
 
     def __init__(

@@ -36,12 +36,7 @@ def batching_text(max_batch_size: int = MAX_BATCH_SIZE) -> str:
 
 
 def read_batching(path: str | os.PathLike) -> dict[str, int]:
-    """Read the parameters that `batching_text` explains, those that are there.
-
-    Raises:
-        UserError: If the file cannot be read, holds none of them, misspells
-            one, or has a number below 1 (or a time below 0).
-    """
+    """Read the parameters of `batching_text` that are there."""
     try:
         text = pathlib.Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

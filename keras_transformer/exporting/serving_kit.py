@@ -94,12 +94,7 @@ class Export:
         check_settings(self)
 
     def planned(self, output: str | os.PathLike) -> "Export":
-        """Fill in name and size, and refuse what cannot be, before any work.
-
-        Raises:
-            UserError: If the version exists, no URL can hold the name, or it or
-                the size differs from that in the files of `output`.
-        """
+        """Fill in name and size, and refuse what cannot be, before any work."""
         version_path(output, self.version)
         name = model_name(output, self.name)
         output = pathlib.Path(output)

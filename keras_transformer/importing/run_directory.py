@@ -50,9 +50,6 @@ def import_run(
 
     Returns:
         The path of the run directory.
-
-    Raises:
-        UserError: If the model cannot be imported exactly.
     """
     path = layout.check_empty(run_dir)
     directory = pathlib.Path(directory)

@@ -98,11 +98,7 @@ class Chosen:
         files.write_text(run_dir / RESULT_FILE, files.to_json(fields))
 
     def load(self, run: RunConfig) -> Transformer:
-        """Build the run's model, in float32, with these weights.
-
-        Raises:
-            UserError: If they cannot be read, or are not those any more.
-        """
+        """Build the run's model, in float32, with these weights."""
         logger.info("Taking the %s.", self.sentence())
         extras.check_keras()
         kept = [self.run_dir / CHECKPOINTS / name for name in self.checkpoints]
@@ -137,11 +133,7 @@ class Chosen:
 
 
 def final_result(run_dir: str | os.PathLike) -> Chosen | None:
-    """Read `result.json`, unless the training has not ended or gone on since.
-
-    Raises:
-        UserError: If it cannot be read.
-    """
+    """Read `result.json`; None while a training has not ended or goes on."""
     run_dir = pathlib.Path(run_dir)
     path = run_dir / RESULT_FILE
     if not path.exists() or not (run_dir / FINAL_FILE).exists():
@@ -169,9 +161,6 @@ def choose(
     of the newest checkpoints are averaged as the recipe says (section 6.1), and
     with `average` that many. If there are fewer, all are taken, and the log
     says so.
-
-    Raises:
-        UserError: If the run has no weights.
     """
     if average is None:
         if result := final_result(run_dir):
@@ -219,12 +208,7 @@ def load(
     average: int | None = None,
     run: RunConfig | None = None,
 ) -> tuple[Transformer, Chosen]:
-    """Build a run's model, without an optimizer, with the weights of `choose`.
-
-    Raises:
-        UserError: If `run_dir` is not a run directory, or has no weights that
-            can be read.
-    """
+    """Build a run's model without an optimizer, with `choose`'s weights."""
     run_dir = pathlib.Path(run_dir)
     run = run or RunConfig.load(run_dir)
     chosen = choose(run_dir, run, average)

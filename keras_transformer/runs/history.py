@@ -114,9 +114,6 @@ def plot(run_dir: str | os.PathLike) -> "Figure":
     """Draw loss and validation BLEU over the minutes of training.
 
     It avoids pyplot, which would change a notebook's settings.
-
-    Raises:
-        UserError: If matplotlib is missing.
     """
     figures = extras.needs("matplotlib.figure", "plot")
     rows = read_history(run_dir)

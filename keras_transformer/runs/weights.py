@@ -68,12 +68,7 @@ class Weights:
         check_settings(self)
 
     def runs(self, run_dir: str | os.PathLike) -> Runs:
-        """Read the configurations of a run and of those beside it.
-
-        Raises:
-            UserError: If one is not a run directory, or there is nothing for
-                `ensemble_mean` to average.
-        """
+        """Read the configurations of a run and of those beside it."""
         if self.ensemble_mean != ENSEMBLE_MEANS[0] and not self.ensemble:
             raise UserError(
                 "Expected `ensemble` beside `ensemble_mean`, received "

@@ -13,12 +13,7 @@ from keras_transformer.translation.translator import Translator
 
 
 def load(runs: Runs, weights: Weights) -> Translator:
-    """Load one run, or several that search together with the first's settings.
-
-    Raises:
-        UserError: If one has no weights, its vocabulary is not that of its
-            model, or not that of the first run, or as from `lexicon.read`.
-    """
+    """Load one run, or several that search together as the first does."""
     devices.let_memory_grow()  # A training may run on the same GPU.
     first, run = runs[0]
     tokenizer = load_vocabulary(first, run)

@@ -98,11 +98,7 @@ class ModelCard:
 
     @classmethod
     def load(cls, saved_model: str | os.PathLike) -> "ModelCard | None":
-        """Read the card in the folder of a SavedModel; None if it has none.
-
-        Raises:
-            UserError: If the card cannot be read.
-        """
+        """Read the card in the folder of a SavedModel; None if it has none."""
         path = pathlib.Path(saved_model) / CARD_FILE
         try:
             fields = json.loads(path.read_text(encoding="utf-8"))

@@ -53,9 +53,6 @@ class Splitter:
 
     Attributes:
         languages: Both codes.
-
-    Raises:
-        UserError: If sentencex is missing.
     """
 
     def __init__(self, source_lang: str, target_lang: str) -> None:
