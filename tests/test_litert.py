@@ -7,17 +7,10 @@ from small_models import SOURCE, TARGET_IN, make_model
 
 
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
-def test_the_model_converts_without_operators_of_tensorflow():
+def test_the_model_converts_without_operators_of_tensorflow(tmp_path):
     model = make_model()
-    ids = tf.TensorSpec([None, None], tf.int32)
-
-    @tf.function(input_signature=[ids, ids], autograph=False)
-    def serve(source, target_in):
-        return model((source, target_in))
-
-    converter = tf.lite.TFLiteConverter.from_concrete_functions(
-        [serve.get_concrete_function()], model
-    )
+    model.export(tmp_path, verbose=False)
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(tmp_path))
     converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
     lite = tf.lite.Interpreter(model_content=converter.convert())
     values = {"source": SOURCE, "target_in": TARGET_IN}

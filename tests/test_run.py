@@ -199,6 +199,10 @@ def test_a_run_translates_evaluates_and_exports(
     assert result.folder == run.path / "evaluation" / "test"
     assert (result.folder / "scores.json").exists()
     assert "flatter" not in caplog.text
+    trained_on = {source for source, _ in in_memory["train"]}
+    shared = sum(source in trained_on for source, _ in in_memory["test"])
+    said = f"{shared} of {len(in_memory['test'])} sources of test are in"
+    assert shared and said in caplog.text
     run.evaluate("val", beam_size=1)
     assert "has chosen its weights on val" in caplog.text
     path = run.export(tmp_path / "exported" / "mine")

@@ -113,7 +113,8 @@ def check_sides(source_lang: str, target_lang: str) -> None:
     if source.code == target.code:
         raise UserError(
             f"Expected two different languages, received {source_lang} and "
-            f"{target_lang}; change `source_lang` or `target_lang`."
+            f"{target_lang}; change `source_lang` or `target_lang`. For two "
+            f"kinds of one language add a variant, as {target_lang}-x-simple."
         )
 
 

@@ -69,6 +69,9 @@ class Shortlist:
             candidates.astype(np.int32), False, name="shortlist"
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Shortlist, (self._candidates.numpy(),)
+
     def words(self, source: tf.Tensor, others: tf.Tensor | None) -> Words:
         """Collect what a search may write.
 

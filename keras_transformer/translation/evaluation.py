@@ -3,6 +3,7 @@
 Every score carries a signature, which says how it was computed.
 """
 
+import contextlib
 import dataclasses
 import errno
 import itertools
@@ -207,6 +208,21 @@ def evaluate(
     if warning := caution(result.bleu.value, references, tokenize):
         logger.warning(warning)
     return result
+
+
+def warn_of_shared(
+    corpus: Corpus, split: str, sources: Sequence[str], train_split: str
+) -> None:
+    """Warn of sources that are in the training text too, if that is there."""
+    asked, shared = {text for text in sources if text.strip()}, set()
+    with contextlib.suppress(UserError):
+        shared = {x for x, _ in corpus.pairs(train_split) if x in asked}
+    if shared:
+        logger.warning(
+            "%d of %d sources of %s are in the training text too, so scores on "
+            "it are better than on new text.",
+            *(sum(x in shared for x in sources), len(sources), split),
+        )
 
 
 def _write_texts(

@@ -7,6 +7,7 @@ L layers, H heads.
 import dataclasses
 import functools
 import math
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -73,11 +74,6 @@ class Translator:
     Attributes:
         id_model: The same from ids to ids, inside a graph.
         tokenizer: As given; so are `search`, both languages and `weights`.
-
-    Raises:
-        ValueError: If model and tokenizer differ in vocabulary size.
-        UserError: If the model does not return logits, or the ids of a
-            tokenizer made elsewhere are unknown.
     """
 
     def __init__(
@@ -96,7 +92,7 @@ class Translator:
 
             if not isinstance(tokenizer, TokenizerAdapter):
                 tokenizer = TokenizerAdapter(tokenizer)
-        self.tokenizer: Any = tokenizer
+        self._tokenizer, self._process = tokenizer, os.getpid()
         self.search: Search = of_kind("search", Search, search or Search())
         self.source_lang = source_lang
         self.target_lang = target_lang
@@ -119,6 +115,24 @@ class Translator:
         self._is_warned = False  # About texts of several sentences.
 
     @property
+    def tokenizer(self) -> Any:
+        """The tokenizer; `UserError` in a process that was forked since."""
+        if os.getpid() != self._process:
+            raise UserError(
+                "Expected a translator that this process loaded, received one "
+                "from before a fork, with which TensorFlow would wait for "
+                "ever; load one in each process, or start them by spawn."
+            )
+        return self._tokenizer
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what it is made of; graphs are traced again."""
+        of_ids, languages = self.id_model, (self.source_lang, self.target_lang)
+        settings = self.search, *languages, of_ids.shortlist, self.weights
+        made_of = of_ids.models, self._tokenizer, *settings
+        return _remade, (of_ids.frozen and type(of_ids.frozen), *made_of)
+
+    @property
     def model(self) -> Any:
         """The model; `UserError` if there are several."""
         model, *others = self.id_model.models
@@ -139,13 +153,9 @@ class Translator:
         activations are rounded; statistics of layer norms, every softmax and
         all scores stay float32. In int8 only products with weights are rounded.
 
-        Args:
-            precision: What to multiply in: `"float32"`; `"bfloat16"`, for
-                processors that multiply it (AMX, AVX512-BF16); `"int8"`, for
-                those with VNNI.
-            portable: Whether to use only operators that every TensorFlow has.
-                It always does so with a GPU, or where TensorFlow lacks the
-                others, which are for x86-64 processors.
+        bfloat16 is for processors that multiply it (AMX, AVX512-BF16), int8 for
+        those with VNNI. If `portable`, on a GPU, or where TensorFlow lacks
+        those for x86-64, only operators that every TensorFlow has are used.
         """
         from keras_transformer.decoding.frozen_weights import freeze
 
@@ -210,10 +220,6 @@ class Translator:
             One translation for each text, `str`, in order; with `n_best` a
             list of `Hypothesis`, best first and each text once, which is
             shorter where fewer exist.
-
-        Raises:
-            UserError: If `split_sentences` is combined with `n_best` above 1
-                or `prefixes`, or sentencex is missing.
         """
         search = self.search_with(
             n_best=1 if n_best is None else n_best, **options
@@ -377,9 +383,6 @@ class Translator:
         Returns:
             An explanation, which a notebook shows, `save_html` writes and
             NumPy reads.
-
-        Raises:
-            UserError: If the model does not say what it attends to.
         """
         if self.search.max_source_length is None:
             options.setdefault("max_source_length", MAX_SOURCE_LENGTH)
@@ -439,11 +442,7 @@ class Translator:
     ) -> "list[Attention]":
         """Compute what each target piece looks at in the source.
 
-        Args:
-            sources: Source texts.
-            targets: A translation of each, such as the search found.
-            max_source_length: Tokens after which a source is cut.
-            batch_tokens: As in `score`.
+        A source is cut after `max_source_length` tokens.
 
         Returns:
             The pieces and the attention of every layer and head, in order.
@@ -469,11 +468,9 @@ class Translator:
     ) -> list[list[tuple[int, int]]]:
         """Find the source word that each target word attends to most.
 
-        Words are what `keras_transformer.data.languages.words_of` finds: what
-        `str.split` does where a language has spaces. Attention is the mean over
-        all layers and heads, added up over the pieces of the two words.
-
-        The arguments are those of `attention`.
+        Words are those of `keras_transformer.data.languages.words_of`.
+        Attention is the mean over all layers and heads, added up over the
+        pieces of the two words. The arguments are those of `attention`.
 
         Returns:
             For each pair of texts the pairs (source word, target word),
@@ -490,3 +487,10 @@ class Translator:
         means = [weights for *_, weights in found]
         languages = self.source_lang, self.target_lang
         return align_pairs(means, self.tokenizer, pairs, languages)
+
+
+def _remade(kind: Any, models: Any, tokenizer: Any, *settings: Any) -> Any:
+    """Unpickle a translator; `kind` is the class of its frozen weights."""
+    frozen = kind and kind(*models)
+    *of_search, shortlist, weights = settings
+    return Translator(models, tokenizer, *of_search, frozen, shortlist, weights)

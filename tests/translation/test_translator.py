@@ -1,6 +1,8 @@
 """Text to text with a small random model: a real search, senseless words."""
 
 import gc
+import multiprocessing
+import os
 import weakref
 
 import keras
@@ -58,6 +60,33 @@ def model(tokenizer):
 @pytest.fixture(scope="module")
 def translator(model, tokenizer):
     return Translator(model, tokenizer)
+
+
+def translated(translator):
+    return translator.translate(SOURCES, n_best=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", [None, "float32", "int8"])
+def test_another_process_gets_the_same_translator(translator, precision):
+    made = translator.freeze(precision) if precision else translator
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(translated, [made]) == translated(made)
+
+
+def test_a_translator_from_before_a_fork_is_refused(translator):
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        try:
+            translator.translate(SOURCES)
+        except UserError as error:
+            os.write(writer, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader) as said:
+        assert "this process loaded" in said.read()
+    os.wait()
 
 
 def log_softmax(logits):
