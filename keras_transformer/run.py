@@ -56,10 +56,6 @@ class Run:
         runs: This run and the others, each with its configuration as it was
             when it was opened.
         weights: Which of their weights to use.
-
-    Raises:
-        UserError: If one is not a run directory.
-        SettingError: If an argument makes no sense.
     """
 
     _corpus: "Corpus | None" = None  # Pairs in memory cannot be opened again.
@@ -129,10 +125,6 @@ class Run:
 
         The translator does not see later training. Its arguments stand before
         those that the run was opened with.
-
-        Raises:
-            UserError: If a run has no weights or is of another vocabulary, or
-                as from `Translator.freeze`.
         """
         self.before_loading()
         from keras_transformer.translation import loading
@@ -161,10 +153,6 @@ class Run:
 
         Returns:
             The path of the file.
-
-        Raises:
-            UserError: If there is no such text, or `pairs` is below 1.
-            JobError: If the disk is full.
         """
         from keras_transformer.data.records import TokenisedCorpus
         from keras_transformer.runs.run_config import load_vocabulary
@@ -226,10 +214,6 @@ class Run:
 
         Returns:
             The scores, each with its signature, and the translations.
-
-        Raises:
-            UserError: If there is no such split, or no weights.
-            JobError: If memory or disk is full.
         """
         if not isinstance(split, str):
             expected = "the name of a split; pairs are given as `corpus`"
@@ -321,10 +305,6 @@ class Run:
 
         Returns:
             The path of the SavedModel, `output/version`.
-
-        Raises:
-            UserError: If it cannot be written, or there are no weights.
-            JobError: If memory or disk is full.
         """
         from keras_transformer.exporting.serving_kit import Export
 
@@ -354,9 +334,6 @@ class Run:
             weights: Those that were loaded; by default those to load now.
             search: How the export searches; by default as the run.
             precision: As in `export`.
-
-        Raises:
-            UserError: If there are no weights.
         """
         from keras_transformer.translation.model_card import make_card
 

@@ -23,6 +23,7 @@ from keras_transformer.data import lines
 from keras_transformer.data.texts import Pair, checked_texts
 from keras_transformer.machine import exhaustion, files
 from keras_transformer.run import Run
+from keras_transformer.runs import layout
 from keras_transformer.runs.layout import DISTILLED, TOKENIZER_FILE
 from keras_transformer.runs.run_config import begun_config, load_vocabulary
 from keras_transformer.train_run import train
@@ -69,9 +70,6 @@ def distill(
 
     Returns:
         The student's run.
-
-    Raises:
-        UserError: If the folder holds other translations.
     """
     if not isinstance(teacher, Run):
         teacher = Run(teacher)
@@ -106,7 +104,7 @@ def distill(
     split, validation = asked.run.splits
     corpus.find(validation, "validation_split")
     copied = {validation, *({"test"} & {*corpus.splits})}
-    with log_shown():
+    with log_shown(), layout.only_writer(run_dir):
         _make(
             folder,
             teacher,
@@ -151,9 +149,6 @@ def backtranslate(
 
     Returns:
         The path of the folder.
-
-    Raises:
-        UserError: If the folder holds other translations.
 
     Reference:
         [Sennrich et al., 2016](https://aclanthology.org/P16-1009/).
@@ -200,6 +195,9 @@ def _make(
     languages = run.config.source_lang, run.config.target_lang
     logger.info("Translating %d texts from %s to %s.", len(texts), *languages)
     with unfinished(folder) as kept:
+        if folder.exists():  # Another process has ended meanwhile.
+            _check_origin(folder, origin)
+            return
         with SentenceDisplay(len(texts)) as display:
             batching = Batching(parallel=parallel, progress=display)
 

@@ -102,6 +102,22 @@ def test_the_same_call_again_does_nothing(run, in_memory):
     assert written() == before
 
 
+def test_the_same_call_again_mends_final_weights_and_makes_no_shorter_average(
+    run, in_memory, tmp_path
+):
+    moved = shutil.copytree(run.path, tmp_path / "run")
+    shutil.rmtree(checkpoints.list_checkpoints(moved)[1])
+    final = moved / "final.weights.h5"
+    before = final.stat().st_mtime_ns
+    train(moved, in_memory)
+    assert final.stat().st_mtime_ns == before
+    final.write_bytes(final.read_bytes()[:-1])
+    shutil.rmtree(moved / "checkpoints")
+    shutil.copytree(run.path / "checkpoints", moved / "checkpoints")
+    train(moved, in_memory)
+    np.testing.assert_equal(weights_of(kt.Run(moved)), weights_of(run))
+
+
 def test_pairs_of_a_begun_run_are_in_its_languages(run, in_memory, tmp_path):
     begun = shutil.copytree(run.path, tmp_path / "run")
     config = dataclasses.replace(run.config, source_lang="fr", target_lang="nl")

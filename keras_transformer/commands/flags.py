@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import dataclasses
 import functools
+import logging
 import pathlib
 import re
 from collections.abc import Iterable, Iterator
@@ -77,12 +78,21 @@ def given(
 
 @contextlib.contextmanager
 def named(parser: command_line.Parser) -> Iterator[None]:
-    """Make errors name flags instead of Python's arguments."""
+    """Make errors and the log name flags instead of Python's arguments."""
+
+    def with_flags(record: logging.LogRecord) -> bool:
+        record.msg = parser.named(str(record.msg))
+        return True
+
+    log = logging.getLogger("keras_transformer")
+    log.addFilter(with_flags)
     try:
         yield
     except (UserError, JobError) as error:
         kind = UserError if isinstance(error, UserError) else JobError
         raise kind(parser.named(str(error))) from error
+    finally:
+        log.removeFilter(with_flags)
 
 
 def flag(name: str) -> str:

@@ -159,9 +159,9 @@ def open_chunks(
     rows = zip(
         lines.read_lines(file, name), itertools.repeat(args.prefix or "")
     )
-    if args.input or args.output:
+    if args.input or (args.output and not args.output.exists()):
         return chunks(rows), total
-    return chunks(rows, file.waits), total
+    return chunks(rows, file.waits), total  # Somebody may wait for answers.
 
 
 def rows_out(

@@ -17,7 +17,7 @@ import os
 import pathlib
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple, cast
@@ -132,10 +132,6 @@ def open_corpus(
         source_lang: Language code, as in the file names or text features.
         target_lang: Another one.
         train_split: The split that is mixed, if there are several names.
-
-    Raises:
-        UserError: If there is no such corpus, it lacks a language, or a code
-            is none.
     """
     check_sides(source_lang, target_lang)
     corpus = one_name(corpus)
@@ -191,7 +187,8 @@ class InMemory(Corpus):
         languages = source_lang, target_lang
         splits = corpus if isinstance(corpus, Mapping) else {"train": corpus}
         is_row = {*languages} & {*splits}  # Of a dataset.
-        if is_row or not isinstance(corpus, Iterable):
+        is_named = all(isinstance(split, str) for split in splits)
+        if is_row or not (is_named and isinstance(corpus, Iterable)):
             expected = "demo, a folder, tfds:NAME, pairs of texts, or pairs by "
             expected += "the names of splits, as {'train': [('a', 'b')]}"
             raise SettingError("corpus", expected, corpus)
@@ -261,6 +258,12 @@ class Mixture(Corpus):
     def references(self, split: str) -> list[tuple[str, ...]] | None:
         is_mixed = split == self._mixed
         return None if is_mixed else self.parts[0][1].references(split)
+
+
+def without_tag(source: str, tags: Collection[str]) -> str:
+    """Return a source of a mixture as its corpus has it."""
+    tag, _, rest = source.partition(" ")
+    return rest if tag in tags else source
 
 
 def _tagged(source: str, tag: str | None) -> str:

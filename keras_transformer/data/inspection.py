@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from keras_transformer.config import UNK_ID, UserError
+from keras_transformer.data.corpora import tags_of, without_tag
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.texts import Corpus, Pair
 from keras_transformer.data.tokenizer import Tokenizer
@@ -68,6 +69,7 @@ class Inspection:
                 self._held_out[split] = [x for x, _ in pairs if x.strip()]
         self._unmet = set(itertools.chain(*self._held_out.values()))
         self._met: set[str] = set()
+        self._tags = tags_of(corpus.name)
 
     def watch(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """Pass pairs on, and count."""
@@ -82,8 +84,8 @@ class Inspection:
                     self._hashes.append(hash(pair))
                 if max(len(source), len(target)) >= TELLING_LENGTH:
                     self._ratios.append(len(target) / len(source))
-                if source in self._unmet:
-                    self._met.add(source)
+                if (plain := without_tag(source, self._tags)) in self._unmet:
+                    self._met.add(plain)
                 both = f"{source}\n{target}"
                 if _SUSPECT.search(both):
                     found = _LEFT.finditer(both)

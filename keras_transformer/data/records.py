@@ -199,10 +199,11 @@ def _write(
             read += len(chunk)
             kept += int(keep.sum())
     if not kept:
+        limit = f" and at most {max_length} tokens" if max_length else ""
         raise config.UserError(
             f"Expected a pair of sentences to keep, received {read}, none with "
-            f"text and at most {max_length} tokens on both sides; check the "
-            "corpus or raise the maximum length."
+            f"text{limit} on both sides; check the corpus"
+            f"{' or raise the maximum length' if limit else ''}."
         )
     dropped = read - kept - empty
     return dict(dtype=dtype, dropped=dropped, empty=empty, checksums=checksums)

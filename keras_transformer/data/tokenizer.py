@@ -64,9 +64,6 @@ class Tokenizer(tf.Module):
         model: The serialised sentencepiece model.
         spm: The model that reads texts of this side.
         target: The tokenizer of target texts.
-
-    Raises:
-        ValueError: If `model` is not such a model.
     """
 
     pad_id, unk_id, bos_id, eos_id = _SPECIAL_IDS
@@ -166,14 +163,10 @@ class Tokenizer(tf.Module):
                 piece: they are spelled in bytes.
             path: File to write; its folder must exist.
             symbols: Strings that stay one piece each, as in
-                `symbols.read_symbols`; `pieces` has them after the four ids.
+                `pieces.read_symbols`; `pieces` has them after the four ids.
             normalization: `"nfc"` changes no character into another; `"nfkc"`
                 also folds full-width signs, ligatures, fractions and spaces
                 (`keras_transformer.data.learning`).
-
-        Raises:
-            UserError: If `vocab_size` is 261 or less without the symbols, or no
-                sentence holds any text.
         """
         from keras_transformer.data import learning
 
@@ -208,10 +201,6 @@ class Tokenizer(tf.Module):
 
         Args:
             symbols: As in `train`.
-
-        Raises:
-            UserError: As from `symbols.read_symbols`, or if there are two
-                vocabularies, as in some imported runs.
         """
         if not symbols:
             return self
@@ -237,10 +226,6 @@ class Tokenizer(tf.Module):
             path: The file, or a run directory that holds one. The two
                 vocabularies of an imported run are `Run(…).translator()
                 .tokenizer`.
-
-        Raises:
-            UserError: If there is no file at `path` or it is not a
-                vocabulary for this package.
         """
         if not isinstance(path, str | os.PathLike):
             expected = "a `Tokenizer` or the path of a sentencepiece model"
@@ -271,9 +256,6 @@ class Tokenizer(tf.Module):
         Returns:
             Ragged int32 `(B, None)`. A text of spaces and invisible characters
             is only `EOS_ID`, as an empty one is.
-
-        Raises:
-            UserError: If `text` is a single `str`, or holds anything else.
         """
         text = as_strings(text)
         is_blank = tf.strings.regex_full_match(text, _INVISIBLE)
@@ -287,9 +269,6 @@ class Tokenizer(tf.Module):
         Returns:
             The ids of all texts end to end, int32 `(sum of lengths,)`, and
             the length of each, int64 `(len(texts),)`.
-
-        Raises:
-            SettingError: If `texts` is a single `str`.
         """
         given = checked_texts("texts", texts)
         texts = [x if source_reading.is_visible(x) else "" for x in given]

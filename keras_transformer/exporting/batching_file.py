@@ -51,11 +51,12 @@ def read_batching(path: str | os.PathLike) -> dict[str, int]:
             continue  # Another of TensorFlow Serving's.
         number = re.fullmatch(r"\s*value\s*:\s*(\d+)\s*", value)
         values[name] = int(number[1]) if number and name in _KNOWN else -1
-        if values[name] < (name != "batch_timeout_micros"):
+        least = int(name != "batch_timeout_micros")
+        if values[name] < least:
+            meant = "" if name in _KNOWN else nearest(name, _KNOWN)
             raise UserError(
                 f"Expected NAME {{ value: N }} in {path}, with N of at least "
-                f"1, found {name} {{{value}}}{nearest(name, _KNOWN)}; correct "
-                "it."
+                f"{least}, found {name} {{{value}}}{meant}; correct it."
             )
     if not values:
         raise UserError(

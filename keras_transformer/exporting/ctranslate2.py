@@ -126,9 +126,6 @@ def export(
 
     Returns:
         The path of the folder.
-
-    Raises:
-        UserError: If CTranslate2 has no such model, or the package is missing.
     """
     output = check(output, precision)
     tokenizer = translator.tokenizer

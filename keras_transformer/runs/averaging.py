@@ -72,6 +72,10 @@ class Chosen:
         """Whether they are in `final.weights.h5`."""
         return bool(self.step) or not self.checkpoints
 
+    def is_damaged(self) -> bool:
+        """Whether `final.weights.h5` is no longer as it was written."""
+        return files.checksum(self.run_dir / FINAL_FILE) != self.weights
+
     def sentence(self) -> str:
         """Name the weights, and why they were taken."""
         if not self.checkpoints:
@@ -120,7 +124,7 @@ class Chosen:
                 average_weights(model, kept)
                 return model
             model.load_weights(path)
-            if files.checksum(path) == self.weights:
+            if not self.is_damaged():
                 return model
             reason = "it is not as it was written"
         except (OSError, ValueError, KeyError) as error:
@@ -138,16 +142,19 @@ def final_result(run_dir: str | os.PathLike) -> Chosen | None:
     path = run_dir / RESULT_FILE
     if not path.exists() or not (run_dir / FINAL_FILE).exists():
         return None
+    kept = list_checkpoints(run_dir)
     try:
         fields = files.from_json(path.read_text("utf-8"))
         fields.pop("averages", None)  # Of earlier versions.
         checkpoints = tuple(fields.pop("checkpoints"))
         result = Chosen(checkpoints, **fields, run_dir=run_dir)
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UserError(
-            f"{path} cannot be read ({error}); restore or remove it."
-        ) from None
-    kept = list_checkpoints(run_dir)
+        if not kept:
+            raise UserError(
+                f"{path} cannot be read ({error}); restore or remove it."
+            ) from None
+        logger.warning("Skipping %s, which cannot be read: %s.", path, error)
+        return None
     return None if kept and step_of(kept[-1]) != result.step else result
 
 
@@ -181,7 +188,7 @@ def choose_average(
     newest = newest_undamaged(run_dir, wanted)
     if len(newest) < wanted:
         logger.warning(
-            "Averaging only %d checkpoints instead of %d: %s has no more.",
+            "Averaging %d of the last %d checkpoints: %s has no more.",
             *(len(newest), wanted, run_dir),
         )
     return Chosen(

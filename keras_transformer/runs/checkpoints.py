@@ -263,9 +263,11 @@ def newest_undamaged(
     undamaged: list[tuple[pathlib.Path, dict[str, Any]]] = []
     for path in reversed(list_checkpoints(run_dir)):
         damage = _damage(path)
-        if not damage and (path / needed).exists():
+        if not damage and not (path / needed).exists():
+            damage = f"{needed} is missing"
+        if not damage:
             undamaged.append((path, _read_state(path)))
-        elif damage and path.exists():
+        elif path.exists():
             logger.warning(
                 "Skipping the damaged checkpoint %s (%s); the one before it "
                 "is used, so results may differ from before.",
@@ -295,7 +297,7 @@ def _damage(path: pathlib.Path) -> str | None:
     state = _read_state(path)
     if state.get("step") != step_of(path):
         return f"{_STATE_FILE} is damaged or of another step"
-    for name, expected in state["files"].items():
+    for name, expected in state.get("files", {}).items():
         file = path / name
         if name == _TRAINING_FILE and not file.exists():
             continue  # As older checkpoints are, on purpose.

@@ -95,6 +95,8 @@ class _Reader(HTMLParser):
         # In one line, columns count from the start. The other two are comments
         # to a browser; the parser skips one and may fail at the other.
         one_line = source.replace("\n", " ")
+        # Python reads no number of thousands of digits.
+        one_line = re.sub(r"&(?=#\d{99})", " ", one_line)
         self.feed(one_line.replace("</>", "<!>").replace("<![", "<! "))
         # What has no end. If closed, the parser would try it again and again.
         self._add("#")
@@ -162,6 +164,13 @@ class _Element:
         self.children: list[_Element] = []
 
 
+def _unescaped(source: str) -> str:
+    try:
+        return html.unescape(source)
+    except ValueError:  # Of thousands of digits.
+        return source
+
+
 class Segment:
     """Text and elements between two blocks."""
 
@@ -174,7 +183,7 @@ class Segment:
             if name == " " and texts[-1] in ("", " "):
                 last.before += source
             elif name in (" ", "#"):
-                texts.append(html.unescape(source) if name == "#" else name)
+                texts.append(_unescaped(source) if name == "#" else name)
                 size += len(texts[-1])
                 last = _Element("", size)  # Takes a second space.
             elif not name.startswith("/"):

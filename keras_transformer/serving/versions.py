@@ -216,6 +216,8 @@ class Versions:
         found = await asyncio.to_thread(find_versions, self.folder)
         version = max(found, default=self.current.version)
         if version == self.current.version:
+            if self.current.card is None and found:  # It may be copied last.
+                self.current.card = ModelCard.load(found[version])
             return
         is_early = time.monotonic() < self._retry.get(version, 0.0)
         path = found[version]

@@ -280,12 +280,12 @@ def _tell_what_differs(
     run: RunConfig, plan: str, machine: dict[str, Any], run_dir: pathlib.Path
 ) -> None:
     """Tell of what a run did not begin with, or its last session had not."""
-    if run.machine not in (None, machine):
-        said = (
-            " and ".join(f"`{name}` {value}" for name, value in about.items())
-            for about in (run.machine, machine)
-        )
-        logger.info("The last session had %s, this one has %s.", *said)
+    for name, value in (run.machine or {}).items():
+        if (now := machine.get(name)) != value:
+            logger.info(
+                "The last session had `%s` %s, this one has %s.",
+                *(name, value or "without a limit", now or "no limit"),
+            )
     if run.plan not in (None, plan):
         why = "its token records were made again from a text that has changed"
         if run.version != __version__:

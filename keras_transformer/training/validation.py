@@ -252,8 +252,13 @@ class Validation:
         layout.check_lock(run_dir)
         result = averaging.final_result(run_dir)
         chosen = averaging.choose_average(run_dir, self.run)
-        # A later session may ask for another `average`.
-        if result is None or result.averaged not in (0, chosen.averaged):
+        # A later session may ask for another `average`, if it can have it.
+        wanted, have = self.run.training.average, chosen.averaged
+        if (
+            result is None
+            or (have == wanted and result.averaged not in (0, have))
+            or result.is_damaged()
+        ):
             self._keep_better(chosen, last)
             try:
                 logger.info("Wrote %s.", draw(run_dir))

@@ -62,10 +62,11 @@ class Cluster:
                 for i, address in enumerate(fields["cluster"].get(job, []))
             }
             own = fields["task"]["type"], fields["task"]["index"]
+            is_listed = own in addresses and ("chief", 1) not in addresses
             known = [re.fullmatch(r".+:\d+", x)[0] for x in addresses.values()]  # type: ignore[index]
         except (ValueError, TypeError, KeyError, AttributeError):
-            own, known, addresses = ("", 0), [], {}
-        if own not in addresses or len({*known}) < len(known):
+            own, known, is_listed = ("", 0), [], False
+        if not is_listed or len({*known}) < len(known):
             raise UserError(
                 "Expected TF_CONFIG to list an address, host:port, for each "
                 "worker and at most one chief, and to name one of them as the "
@@ -298,7 +299,8 @@ def _lost(message: str) -> JobError:
     """Name the workers that an error of TensorFlow names."""
     cluster = Cluster.from_tf_config(os.environ["TF_CONFIG"])
     named = re.findall(r"/job:(\w+)/(?:\w+:\d+/)?task:(\d+)", message)
-    lost = {(job, int(i)) for job, i in named} - {cluster.own}
+    tasks = {(job, int(i)) for job, i in named} - {cluster.own}
+    lost = sorted(tasks & cluster.addresses.keys())
     return JobError(
         f"Lost {' and '.join(map(cluster.describe, lost)) or 'a worker'}: "
         "its process ended or its machine no longer answers. If its log "

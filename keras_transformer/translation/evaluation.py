@@ -23,6 +23,7 @@ import sacrebleu
 import sacremoses
 
 from keras_transformer.config import Search, SettingError, UserError
+from keras_transformer.data.corpora import tags_of, without_tag
 from keras_transformer.data.languages import language_of
 from keras_transformer.data.lines import on_one_line
 from keras_transformer.data.texts import Corpus
@@ -216,7 +217,8 @@ def warn_of_shared(
     """Warn of sources that are in the training text too, if that is there."""
     asked, shared = {text for text in sources if text.strip()}, set()
     with contextlib.suppress(UserError):
-        shared = {x for x, _ in corpus.pairs(train_split) if x in asked}
+        tags, pairs = tags_of(corpus.name), corpus.pairs(train_split)
+        shared = {without_tag(x, tags) for x, _ in pairs} & asked
     if shared:
         logger.warning(
             "%d of %d sources of %s are in the training text too, so scores on "

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import math
 import os
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +113,7 @@ class Translator:
         # Of ids only: a graph that holds the tokenizer becomes useless once
         # `tf.random.set_seed` has unloaded its vocabulary.
         self._graphs: dict[Any, Callable] = {}
+        self._lock = threading.RLock()  # Of the graphs.
         self._is_warned = False  # About texts of several sentences.
 
     @property
@@ -347,16 +349,17 @@ class Translator:
 
         A graph holds packed weights of its own, so there is a bound on them.
         """
-        made = self._graphs.pop(key, None)
-        if made is None:
-            # Now: TensorFlow warns when several in a row trace at their first
-            # call.
-            traced = tf.function(function, inputs, autograph=False)
-            made = traced.get_concrete_function()
-        self._graphs[key] = made  # The last one.
-        if len(self._graphs) > _MOST_GRAPHS:
-            self._graphs.pop(next(iter(self._graphs)))
-        return made
+        with self._lock:
+            made = self._graphs.pop(key, None)
+            if made is None:
+                # Now: TensorFlow warns when several in a row trace at their
+                # first call.
+                traced = tf.function(function, inputs, autograph=False)
+                made = traced.get_concrete_function()
+            self._graphs[key] = made  # The last one.
+            if len(self._graphs) > _MOST_GRAPHS:
+                self._graphs.pop(next(iter(self._graphs)))
+            return made
 
     def explain(
         self,
@@ -492,5 +495,6 @@ class Translator:
 def _remade(kind: Any, models: Any, tokenizer: Any, *settings: Any) -> Any:
     """Unpickle a translator; `kind` is the class of its frozen weights."""
     frozen = kind and kind(*models)
-    *of_search, shortlist, weights = settings
-    return Translator(models, tokenizer, *of_search, frozen, shortlist, weights)
+    *how, shortlist, weights = settings
+    made_of: Any = models, tokenizer, *how, frozen, shortlist, weights
+    return Translator(*made_of)

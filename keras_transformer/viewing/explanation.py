@@ -183,9 +183,6 @@ class Explanation:
 
         Args:
             path: The file to write or replace.
-
-        Raises:
-            UserError: If nothing can be written there.
         """
         text = viewer.document(self.source, [self.to_html()])
         try:

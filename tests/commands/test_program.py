@@ -94,7 +94,7 @@ def test_a_pipe_that_waits_gets_its_answers_as_the_lines_come(
     assert [row.decode() for row in said] == [
         f"{on_one_line(text)}\n" for text in expected
     ]
-    assert b"Averaging only 2 checkpoints instead of 5" in log
+    assert b"Averaging 2 of the last 5 checkpoints" in log
 
 
 # More than a pipe holds, so that the program meets the end of its reader.

@@ -28,7 +28,7 @@ def assert_is_average(model, *seeds):
 def test_fewer_checkpoints_than_asked_are_averaged_with_a_word(run_dir, caplog):
     with caplog.at_level(logging.WARNING):
         model = averaging.load(run_dir, average=5)[0]
-    assert "Averaging only 3 checkpoints instead of 5" in caplog.text
+    assert "Averaging 3 of the last 5 checkpoints" in caplog.text
     assert_is_average(model, 1, 2, 3)
 
 

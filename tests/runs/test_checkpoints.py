@@ -110,7 +110,9 @@ def test_a_step_that_is_damaged_again_is_put_aside_again(run_dir):
     assert aside.exists() and not (aside / "of-before").exists()
 
 
-def test_a_checkpoint_without_what_resuming_needs_is_an_older_one(tmp_path):
+def test_a_checkpoint_without_what_resuming_needs_is_an_older_one(
+    tmp_path, caplog
+):
     """A kill, or a copy of a backup over a run, leaves such a one anywhere."""
     model = make_tiny_model(seed=1)
     folder = tmp_path / "checkpoints"
@@ -123,6 +125,7 @@ def test_a_checkpoint_without_what_resuming_needs_is_an_older_one(tmp_path):
         assert names == whole[: 2 + (step > 5)]
     (folder / "step-000000007" / "training.npz").unlink()
     assert checkpoints.restore_checkpoint(tmp_path, model).step == 6
+    assert "step-000000007 (training.npz is missing)" in caplog.text
     checkpoints.save_checkpoint(tmp_path, model, Progress(8), keep=5)
     found = checkpoints.newest_undamaged(tmp_path, 5)
     assert [state["step"] for _, state in found] == [3, 4, 5, 6, 8]

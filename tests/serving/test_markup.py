@@ -152,6 +152,12 @@ def test_a_word_that_comes_from_elsewhere_does_not_stretch_an_element():
     assert page.html() == "<b>großes</b> altes rotes Haus da"
 
 
+def test_a_reference_that_is_no_character_stays_as_it_is():
+    html = f"a &#{'9' * 5_000}; b"
+    assert Page(html).html() == html
+    assert Page(html).segments[0].text == html
+
+
 def test_elements_of_two_sentences_have_their_words_in_both():
     page = Page("Come <i>here. Sit</i> down.")
     (segment,) = page.segments
