@@ -21,8 +21,8 @@ _PIECE = 2_048
 # Such a piece, without the space before it: looking for sentences in a blank
 # line costs as much as finding one.
 _NEXT = re.compile(rf"\S[^\r\n]{{,{_PIECE - 1}}}")
-# sentencex does not know it.
-_KHMER_END = re.compile(r"(?<=[។៕])(?=\s)")
+# sentencex knows neither those of Khmer nor those of Tibetan.
+_OTHER_END = re.compile(r"(?<=[។៕།༎])(?=\s(?!།(?:\s|$)))")
 # With such a particle, or somebody who says it, a sentence of Japanese or
 # Chinese goes on behind a quotation.
 _GOES_ON = re.compile(
@@ -92,7 +92,7 @@ class Splitter:
         plain = re.sub(r"[^\S\r\n]", " ", text)
         position, found = 0, list[tuple[int, int]]()
         found_by = self._segment(plain)
-        for part in (x for each in found_by for x in _KHMER_END.split(each)):
+        for part in (x for each in found_by for x in _OTHER_END.split(each)):
             begin = position + len(part) - len(part.lstrip())
             end = position + len(part.rstrip())
             position += len(part)
