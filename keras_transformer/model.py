@@ -47,9 +47,9 @@ class Transformer(ExactModel):
         encoder_layers: Layers of the encoder, if not `num_layers`.
         decoder_layers: Layers of the decoder, if not `num_layers`.
         d_model: Width of every sub-layer's output, even.
-        num_heads, key_dim, value_dim, ffn_dim, attention_dropout, restriction,
-            activation, norm_epsilon, attention_bias, norm_first: As for
-            `layers.EncoderLayer`.
+        num_heads: As for `layers.EncoderLayer`; so are `key_dim`, `value_dim`,
+            `ffn_dim`, `attention_dropout`, `restriction`, `activation`,
+            `norm_epsilon`, `attention_bias` and `norm_first`.
         dropout: As there, and of the sums of embeddings and positions.
         positions: `"sinusoidal"`, `"learned"` or `"tensor2tensor"`.
         max_positions: Rows of the learned position table.

@@ -41,7 +41,8 @@ def own_signature(
     returns: str | None,
 ) -> tuple[str, str | None] | None:
     """Show what `__init__` takes: `__new__` of Keras takes anything."""
-    if what != "class" or not obj.__init__.__module__.startswith(PACKAGE):
+    home = getattr(getattr(obj, "__init__", None), "__module__", "")
+    if what != "class" or not home.startswith(PACKAGE):
         return None
     _, *parameters = inspect.signature(obj.__init__).parameters.values()
     found = inspect.Signature(parameters)

@@ -297,9 +297,9 @@ class DecoderLayer(Block):
     """Self-attention, attention to the memory, feed-forward, each post-normed.
 
     Args:
-        num_heads, key_dim, value_dim, ffn_dim, dropout, attention_dropout,
-            restriction, activation, norm_epsilon, attention_bias, norm_first:
-            As for `EncoderLayer`.
+        num_heads: As for `EncoderLayer`; so are `key_dim`, `value_dim`,
+            `ffn_dim`, `dropout`, `attention_dropout`, `restriction`,
+            `activation`, `norm_epsilon`, `attention_bias` and `norm_first`.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:

@@ -88,9 +88,9 @@ class Encoder(Stack):
 
     Args:
         num_layers: Layers of the stack, N.
-        num_heads, key_dim, value_dim, ffn_dim, dropout, attention_dropout,
-            restriction, activation, norm_epsilon, attention_bias, norm_first:
-            As for `EncoderLayer`.
+        num_heads: As for `EncoderLayer`; so are `key_dim`, `value_dim`,
+            `ffn_dim`, `dropout`, `attention_dropout`, `restriction`,
+            `activation`, `norm_epsilon`, `attention_bias` and `norm_first`.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -137,9 +137,9 @@ class Decoder(Stack):
 
     Args:
         num_layers: Layers of the stack, N.
-        num_heads, key_dim, value_dim, ffn_dim, dropout, attention_dropout,
-            restriction, activation, norm_epsilon, attention_bias, norm_first:
-            As for `EncoderLayer`.
+        num_heads: As for `EncoderLayer`; so are `key_dim`, `value_dim`,
+            `ffn_dim`, `dropout`, `attention_dropout`, `restriction`,
+            `activation`, `norm_epsilon`, `attention_bias` and `norm_first`.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:

@@ -74,7 +74,7 @@ class Translator:
 
     Attributes:
         id_model: The same from ids to ids, inside a graph.
-        tokenizer: As given; so are `search`, both languages and `weights`.
+        search: As given; so are both languages and `weights`.
     """
 
     def __init__(
