@@ -27,17 +27,23 @@ from keras_transformer.data.sentencepiece_file import (
     parse_model,
 )
 
-# They show nothing: Unicode's Default_Ignorable_Code_Point, first to last.
+# They show nothing: Unicode's Default_Ignorable_Code_Point, first to last, and
+# what stands for a picture.
 _IGNORABLE = (
     *("\xad\xad", "\u034f\u034f", "\u061c\u061c", "\u115f\u1160"),
     *("\u17b4\u17b5", "\u180b\u180f", "\u200b\u200f", "\u202a\u202e"),
     *("\u2060\u206f", "\u3164\u3164", "\ufe00\ufe0f", "\ufeff\ufeff"),
-    *("\uffa0\uffa0", "\U0001bca0\U0001bca3", "\U0001d173\U0001d17a"),
+    *(
+        "\uffa0\uffa0",
+        "\ufffc\ufffc",
+        "\U0001bca0\U0001bca3",
+        "\U0001d173\U0001d17a",
+    ),
     "\U000e0000\U000e0fff",
 )
 # Categories of characters that show nothing.
 _INVISIBLE = ("Zs", "Zl", "Zp", "Cc", "Cf")
-_SPACES = "\t\n\v\f\r\x85\u1680\u2028\u2029"  # No compatibility forms.
+_SPACES = "\t\n\v\f\r\x85\u1680\u2028\u2029\u2800"  # No compatibility forms.
 # Typographic quotes, dashes and the like: each stands for the first of its
 # row that has a piece.
 _ALIKE = ("'’‘‚‛′ʼ´`‹›", '"”“„‟″«»', "-‐‑–—‒―−", "/⁄", "~～")

@@ -148,7 +148,8 @@ class _Reader(HTMLParser):
 
 
 def _is_inline(name: str) -> bool:
-    return name in _INLINE or ("-" in name and name[0] != "/")
+    # A word processor's own have a colon, and custom ones a hyphen.
+    return name in _INLINE or (name[0:1] != "/" and bool({*"-:"} & {*name}))
 
 
 class _Element:

@@ -8,7 +8,7 @@ from babel.core import get_global
 from sacrebleu.metrics import BLEU
 
 from keras_transformer.config import UserError
-from keras_transformer.data.languages import language_of
+from keras_transformer.data.languages import language_of, words_of
 
 
 @pytest.mark.parametrize(
@@ -120,3 +120,8 @@ def test_bleu_is_tokenised_as_sacrebleu_has_it(code, tokenizer):
     # What sacreBLEU would take for the language itself, where it knows it.
     if code in BLEU._TOKENIZER_MAP:
         assert found == BLEU._TOKENIZER_MAP[code]
+
+
+def test_what_shows_nothing_is_no_word():
+    text = "\u200b a\u0301 \u034f\u200c b"
+    assert [text[slice(*x)] for x in words_of(text, "en")] == ["a\u0301", "b"]

@@ -152,6 +152,12 @@ def test_a_word_that_comes_from_elsewhere_does_not_stretch_an_element():
     assert page.html() == "<b>großes</b> altes rotes Haus da"
 
 
+def test_what_a_word_processor_leaves_cuts_no_sentence():
+    html = "A child is<o:p></o:p> <st1:place>playing</st1:place> here."
+    (segment,) = Page(html).segments
+    assert segment.text == "A child is playing here."
+
+
 def test_a_reference_that_is_no_character_stays_as_it_is():
     html = f"a &#{'9' * 5_000}; b"
     assert Page(html).html() == html
