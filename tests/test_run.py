@@ -106,7 +106,8 @@ def test_the_same_call_again_mends_final_weights_and_makes_no_shorter_average(
     run, in_memory, tmp_path
 ):
     moved = shutil.copytree(run.path, tmp_path / "run")
-    shutil.rmtree(checkpoints.list_checkpoints(moved)[1])
+    for path in checkpoints.list_checkpoints(moved)[:2]:  # Of six.
+        shutil.rmtree(path)
     final = moved / "final.weights.h5"
     before = final.stat().st_mtime_ns
     train(moved, in_memory)

@@ -44,9 +44,9 @@ _IGNORABLE = (
 # Categories of characters that show nothing.
 _INVISIBLE = ("Zs", "Zl", "Zp", "Cc", "Cf")
 _SPACES = "\t\n\v\f\r\x85\u1680\u2028\u2029\u2800"  # No compatibility forms.
-# Typographic quotes, dashes and the like: each stands for the first of its
-# row that has a piece.
-_ALIKE = ("'’‘‚‛′ʼ´`‹›", '"”“„‟″«»', "-‐‑–—‒―−", "/⁄", "~～")
+# Typographic quotes, dashes, bullets and the like: each stands for the first of
+# its row that has a piece.
+_ALIKE = ("'’‘‚‛′ʼ´`‹›", '"”“„‟″«»', "-‐‑–—‒―−•·▪‣◦●∙⁃\uf0b7", "/⁄", "~～")
 # Half-width katakana write the mark of voicing as a character of its own.
 _KATAKANA, _VOICED = range(0xFF66, 0xFF9E), "\uff9e\uff9f"
 

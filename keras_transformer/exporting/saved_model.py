@@ -11,17 +11,8 @@ Five signatures, as TensorFlow Serving calls them:
 A model without known attention, as `Translator` says, lacks the last one.
 
 Whatever a client sends, a row costs no more than the limits of the export
-allow: `max_source_length` tokens of a source, and `max_length` tokens of a
-translation, or `max_source_length` + `max_extra_length` (50, or what the run
-says) where that is not given.
-
-- A source is cut there, its end token kept; `truncated` says so.
-- A prefix counts towards the limit of its row, which is the source's own
-  length + `max_extra_length` without `max_length`, as in `Translator`: a longer
-  one is cut there and is then the whole translation.
-- A given target is cut where a translation of the longest source would end,
-  its end token kept; `score` and `num_tokens` are those of the cut text.
-  (`Translator.score`, which has no limits, cuts nothing.)
+allow; `docs/reference/saved_model.md` says where each input is cut. Cut sources
+and targets keep their end token.
 
 Axes: B batch, N hypotheses.
 """

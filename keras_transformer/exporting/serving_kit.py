@@ -4,15 +4,10 @@
     OUTPUT/batching_parameters.txt     how requests are put together
     OUTPUT/VERSION/assets.extra/tf_serving_warmup_requests
 
-TensorFlow Serving runs the first requests of a new version slowly, so it plays
-the warm-up requests before it lets anybody else in. They pass through the same
-batching as all others: one that is larger than the batching file allows would
-keep the version from loading. Once they exist, both files belong to the
-operator, and a new version adapts to them.
-
-The package tensorflow-serving-api defines the messages; the extra `serving`
-installs it. Without it an export leaves out the warm-up requests and
-`models.config`, and says so.
+`docs/reference/saved_model.md` says what each does. A warm-up request that is
+larger than the batching file allows would keep a version from loading, so a new
+version adapts to the files that are there. Without `tensorflow-serving-api`,
+which defines the messages, only the batching file is written.
 """
 
 import dataclasses

@@ -24,6 +24,7 @@ PASTED = [
     ("three\u00a0hundred and\u202ftwo\u3000", "three hundred and two"),
     ("three hun\u00addred and two", "three hundred and two"),
     ("\u200ethree hundred\u2060 and\ufe0f two", "three hundred and two"),
+    ("\u2022\u00a0three \uf0b7two", "- three -two"),
     ("\ufffcthree\u2800hundred and two\ufffc", "three hundred and two"),
     ("three\u200b hundred \u2066and\u2069 two", "three hundred and two"),
     ("ｔｈｒｅｅ ﬁve，\u2007６７⁸", "three five, 678"),

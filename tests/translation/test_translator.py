@@ -3,6 +3,7 @@
 import gc
 import multiprocessing
 import os
+import signal
 import weakref
 
 import keras
@@ -81,6 +82,7 @@ def test_another_process_gets_the_same_translator(translator, precision):
 def test_a_translator_from_before_a_fork_is_refused(translator):
     reader, writer = os.pipe()
     if os.fork() == 0:
+        signal.alarm(20)  # It would wait for ever.
         try:
             translator.translate(SOURCES)
         except UserError as error:
