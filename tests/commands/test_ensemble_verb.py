@@ -11,16 +11,13 @@ from verb_calls import (
     GERMAN,
     SOURCES,
     draw_weights,
-    on_one_line,
     run,
-    write_lines,
 )
 
 from keras_transformer.model import Transformer
 from keras_transformer.run import Run
 from keras_transformer.runs import checkpoints
 from keras_transformer.translation.model_card import ModelCard
-from keras_transformer.translation.translator import Translator
 
 
 @pytest.fixture(scope="module")
@@ -35,34 +32,6 @@ def other(run_dir, tmp_path_factory):
     draw_weights(model, seed=11)
     checkpoints.save_checkpoint(path, model, checkpoints.Progress(11))
     return path
-
-
-@pytest.fixture(scope="module")
-def expected(run_dir, other):
-    """What the two search with, put together by hand."""
-    first, second = (Run(path).translator() for path in (run_dir, other))
-    models = [first.model, second.model]
-    return Translator(models, first.tokenizer, first.search)
-
-
-@pytest.mark.slow
-def test_verbs_search_with_all_models(
-    run_dir, other, expected, translator, source_file, tmp_path, capsys
-):
-    flags = ("--ensemble", other)
-    assert run("translate", run_dir, source_file, *flags) == 0
-    found = capsys.readouterr().out.split("\n")[:-1]
-    assert found == [on_one_line(x) for x in expected.translate(SOURCES)]
-    assert found != [on_one_line(x) for x in translator.translate(SOURCES)]
-
-    for name, lines in (("source", ENGLISH), ("target", GERMAN)):
-        write_lines(tmp_path / name, lines)
-    files = ("--source", tmp_path / "source", "--target", tmp_path / "target")
-    assert run("score", run_dir, *files, *flags) == 0
-    scores = np.array(capsys.readouterr().out.split(), float)
-    np.testing.assert_allclose(
-        scores, expected.score(ENGLISH, GERMAN), atol=1e-4
-    )
 
 
 @pytest.mark.stands_for("a search with several models")
@@ -123,5 +92,4 @@ def test_a_run_of_another_vocabulary_is_refused(
     type(words).train(GERMAN, words.vocab_size, vocabulary)
     assert run("translate", run_dir, source_file, "--ensemble", other) == 2
     message = capsys.readouterr().err
-    assert "Expected runs of one vocabulary" in message
     assert f"--tokenizer {run_dir / 'tokenizer.model'}" in message

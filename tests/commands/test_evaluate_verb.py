@@ -45,22 +45,13 @@ def test_evaluate_scores_what_it_writes_with_sacrebleu(
     assert lines_of(folder / "reference.txt") == GERMAN
     scores = report_of(run_dir, "test")["scores"]
     values = {name: score["value"] for name, score in scores.items()}
-    assert values == pytest.approx(
-        {
-            "bleu": bleu.score,
-            "chrf": chrf.score,
-            "compound_split_bleu": paper.value,
-        }
-    )
-    version = f"version:{sacrebleu.__version__}"
-    assert capsys.readouterr().out == (
-        f"{bleu.score:6.2f}  BLEU  nrefs:1|case:mixed|eff:no|tok:13a|"
-        f"smooth:exp|{version}\n"
-        f"{chrf.score:6.2f}  chrF2  nrefs:1|case:mixed|eff:yes|nc:6|nw:0|"
-        f"space:no|{version}\n"
-        f"{paper.value:6.2f}  BLEU, tokenised, compounds split, as in the "
-        f"paper  {paper.signature}\n"
-    )
+    expected = [bleu.score, chrf.score, paper.value]
+    names = ["bleu", "chrf", "compound_split_bleu"]
+    assert values == pytest.approx(dict(zip(names, expected, strict=True)))
+    rows = capsys.readouterr().out.splitlines()
+    for row, value, name in zip(rows, expected, names, strict=True):
+        assert row.startswith(f"{value:6.2f}  ")
+        assert row.endswith(f"  {scores[name]['signature']}")
 
     assert run("evaluate", run_dir, "--lowercase") == 0
     bleu = sacrebleu.corpus_bleu(translations, [GERMAN], lowercase=True)
@@ -113,15 +104,15 @@ def test_sacrebleus_own_command_compares_two_evaluations(
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    "flags, name",
     [
-        ("--split dev", "it has: test, train; name one of them as --split."),
-        ("--corpus copy --split bad", "found 5 in"),
-        ("--tokenize 13b", "--tokenize to be one of 13a, "),
+        ("--split dev", "--split"),
+        ("--corpus copy --split bad", "bad.de"),
+        ("--tokenize 13b", "--tokenize"),
     ],
 )
 def test_what_is_wrong_is_known_before_the_work(
-    run_dir, corpus, tmp_path, monkeypatch, capsys, flags, message
+    run_dir, corpus, tmp_path, monkeypatch, capsys, flags, name
 ):
     monkeypatch.setattr(evaluation, "translate", None)  # Never called.
     monkeypatch.chdir(tmp_path)
@@ -133,7 +124,7 @@ def test_what_is_wrong_is_known_before_the_work(
 
     error = capsys.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1
-    assert message in error
+    assert name in error
 
 
 def test_another_corpus_leaves_the_runs_own_results_as_they_are(
@@ -160,18 +151,6 @@ def test_another_corpus_leaves_the_runs_own_results_as_they_are(
     assert not list(folder.glob("**/.*"))
 
 
-def test_an_evaluation_that_fails_keeps_the_results_before_it(
-    run_dir, monkeypatch
-):
-    folder = run_dir / "evaluation" / "test"
-    assert run("evaluate", run_dir) == 0
-    before = {path: path.read_bytes() for path in folder.iterdir()}
-    interrupt = mock.Mock(side_effect=KeyboardInterrupt)
-    monkeypatch.setattr(evaluation, "translate", interrupt)
-    assert run("evaluate", run_dir) == 130
-    assert {path: path.read_bytes() for path in folder.iterdir()} == before
-
-
 def test_a_run_that_cannot_be_written_is_scored(
     run_dir, monkeypatch, caplog, capsys
 ):
@@ -191,7 +170,12 @@ def test_translations_outlive_an_interrupt_while_they_are_scored(
     assert run("evaluate", run_dir) == 0
     texts = (folder / "translation.txt").read_bytes()
     (folder / "translation.txt").write_text("Of an earlier training.\n")
+    before = {path: path.read_bytes() for path in folder.iterdir()}
     interrupt = mock.Mock(side_effect=KeyboardInterrupt)
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluation, "translate", interrupt)
+        assert run("evaluate", run_dir) == 130
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
     monkeypatch.setattr(evaluation, "score", interrupt)
     assert run("evaluate", run_dir) == 130
     # Figures of the earlier translations would be taken for theirs.

@@ -66,14 +66,10 @@ def test_a_card_that_tensorflow_does_not_see_is_warned_of(
     machine(**{here: True})
     (_, (level, message)) = said(caplog)
     assert level == "WARNING"
-    assert "an NVIDIA card, but TensorFlow sees none" in message
-    assert f"install CUDA with {extras.install_command('gpu')}" in message
+    assert extras.install_command("gpu") in message
 
 
-@pytest.mark.parametrize(
-    "how",
-    [{}, {"driver": True, "hidden": ""}, {"driver": True, "hidden": "-1"}],
-)
+@pytest.mark.parametrize("how", [{}, {"driver": True, "hidden": "-1"}])
 def test_nobody_is_warned_where_there_is_no_card_or_it_is_hidden(
     machine, caplog, how
 ):
@@ -112,13 +108,7 @@ def processor(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "quota, cores",
-    [
-        (None, 12),
-        ("max 100000\n", 12),
-        ("250000 100000\n", 3),
-        ("20000 100000\n", 1),
-        ("6400000 100000\n", 12),
-    ],
+    [(None, 12), ("max 100000\n", 12), ("250000 100000\n", 3)],
 )
 def test_a_container_has_the_cores_of_its_quota(
     machine, processor, caplog, quota, cores
@@ -128,45 +118,6 @@ def test_a_container_has_the_cores_of_its_quota(
     assert devices.cores() == cores
     message = f"No GPU: computing on {cores} CPU cores."
     assert said(caplog) == [("INFO", message)]
-
-
-@pytest.fixture
-def thread_settings(processor, monkeypatch):
-    """The requests to TensorFlow, on a processor of 12 cores."""
-    asked = []
-    processor(12)
-    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
-    threading = tf.config.threading
-    monkeypatch.setattr(
-        threading, "set_intra_op_parallelism_threads", asked.append
-    )
-    monkeypatch.setattr(
-        threading,
-        "get_intra_op_parallelism_threads",
-        lambda: asked[-1] if asked else 0,
-    )
-    return asked
-
-
-@pytest.mark.parametrize("searches, threads", [(1, 12), (5, 2), (29, 1)])
-def test_searches_share_the_cores(machine, thread_settings, searches, threads):
-    machine()
-    assert devices.threads() == 12
-    devices.share_cores(searches)
-    assert thread_settings == [threads]
-    assert devices.threads() == threads
-
-
-@pytest.mark.parametrize("gpus, users, threads", [(GPUS, None, 12), ((), 5, 5)])
-def test_with_a_gpu_or_the_users_own_number_cores_are_not_shared(
-    machine, thread_settings, monkeypatch, gpus, users, threads
-):
-    machine(gpus)
-    if users:
-        monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", str(users))
-    devices.share_cores(3)
-    assert thread_settings == []
-    assert devices.threads() == threads
 
 
 # What the kernel says of a processor, which of its instructions are used, and

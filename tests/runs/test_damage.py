@@ -13,7 +13,7 @@ from sample_runs import make_run
 
 from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.machine import files
-from keras_transformer.runs import averaging, history
+from keras_transformer.runs import averaging
 from keras_transformer.runs.averaging import Chosen
 from keras_transformer.runs.run_config import (
     RunConfig,
@@ -77,41 +77,20 @@ def run_dir(finished, tmp_path):
     return shutil.copytree(finished, tmp_path / "run")
 
 
-def flip_one(path, seed=1):
-    flip(path, random.Random(seed).randrange(8 * path.stat().st_size))
+def flip_one(path):
+    flip(path, random.Random(1).randrange(8 * path.stat().st_size))
 
 
-def cut(path, end=-7):
-    path.write_bytes(path.read_bytes()[:end])
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-7])
 
 
-@pytest.mark.parametrize(
-    "damage, how",
-    [
-        *((flip_one, seed) for seed in range(5)),
-        *((cut, length) for length in (0, 1, 1_000)),
-    ],
-)
-def test_a_vocabulary_with_a_flipped_bit_or_cut_short_is_told(
-    run_dir, damage, how
-):
+@pytest.mark.parametrize("damage", [flip_one, cut])
+def test_a_vocabulary_with_a_flipped_bit_or_cut_short_is_told(run_dir, damage):
     path = run_dir / "tokenizer.model"
-    damage(path, how)
+    damage(path)
     with pytest.raises(UserError, match=f"{path} is not "):
         load_vocabulary(run_dir)
-
-
-def test_no_flipped_bit_of_the_history_ends_in_a_trace(tmp_path):
-    (tmp_path / "logs").mkdir()
-    path = tmp_path / "logs" / "history.csv"
-    whole = b"step,minutes,loss\n7,0.5,3.25\n11,0.75,2.5\n13,1,1.5\n"
-    for bit in range(8 * len(whole)):
-        path.write_bytes(whole)
-        flip(path, bit)
-        rows = history.read_history(tmp_path)
-        assert all({"step", "minutes"} <= row.keys() for row in rows)
-        if bit >= 8 * len(b"step,minutes,loss\n"):
-            assert rows  # All but one, or two if a line end is gone.
 
 
 @pytest.mark.parametrize("damage", [flip_one, cut])

@@ -10,10 +10,9 @@ from session_loader import Served
 
 from keras_transformer import __main__
 from keras_transformer.commands import flags
-from keras_transformer.config import Search, SettingError
+from keras_transformer.config import Search
 from keras_transformer.run import Run
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training.request import understand
 from keras_transformer.translation.model_card import ModelCard
 
 SEARCH = Search(beam_size=2, length_penalty=1.7, max_extra_length=3)
@@ -47,17 +46,6 @@ def test_a_command_that_says_nothing_of_it_leaves_a_runs_search(run_dir):
     assert other.search == dataclasses.replace(SEARCH, beam_size=5)
 
 
-def test_so_it_does_where_the_run_lies_at_the_presets_place(
-    tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    begun = understand(corpus="demo", length_penalty=1.7).run
-    (tmp_path / "runs/demo/checkpoints/step-000000001").mkdir(parents=True)
-    begun.save(tmp_path / "runs" / "demo")
-    for how in ({"corpus": "demo"}, {"preset": "demo"}):
-        assert understand(**how).run.search.length_penalty == 1.7
-
-
 def test_a_run_that_begins_with_another_searches_like_it(run_dir):
     run = RunConfig.from_preset(corpus="c", init_from=run_dir)
     assert run.search == SEARCH
@@ -77,20 +65,6 @@ def test_flags_that_are_not_given_are_the_runs(run_dir):
     assert (given.beam_size, given.n_best, given.length_penalty) == (5, 5, 1.7)
     given = options("translate", run_dir, "--max-extra-length=7")
     assert (given.beam_size, given.max_extra_length) == (2, 7)
-
-
-def test_what_a_run_keeps_of_an_earlier_stop_can_be_taken_back(run_dir):
-    begun = RunConfig.load(run_dir)
-    stops = begun.with_changes({"max_finished": 7}, run_dir)
-    assert stops.search.max_finished == 7
-    assert stops.with_changes({"max_finished": 0}, run_dir) == begun
-    for search in (
-        options("translate", run_dir, "--max-finished=0"),
-        dataclasses.replace(stops.search, max_finished=0),
-    ):
-        assert search.max_finished is None
-    with pytest.raises(SettingError, match=r"in \[0, 1000000\)"):
-        Search(max_finished=10**20)
 
 
 def test_a_translation_is_at_most_as_much_longer_as_the_run_says(translator):
@@ -128,12 +102,6 @@ def test_python_and_an_export_search_as_the_run_says(
     np.testing.assert_allclose(
         found["score"], [best.score for best, *_ in as_said], rtol=1e-4
     )
-
-
-def test_a_source_is_cut_where_the_translator_cuts_or_training_did():
-    for longest, cut in ((100, 256), (701, 701)):
-        run = RunConfig.from_preset(corpus="demo", max_length=longest)
-        assert run.longest_source == cut
 
 
 def test_a_run_is_not_longer_than_its_learned_positions():

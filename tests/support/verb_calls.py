@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_transformer import __main__
 from keras_transformer.runs.weights import Weights
-from keras_transformer.translation.translator import Hypothesis, Translator
+from keras_transformer.translation.translator import Hypothesis
 
 ENGLISH = [
     "a small dog runs across the meadow",
@@ -80,21 +80,6 @@ def replace_translator(monkeypatch, translate=say_a):
     home = "keras_transformer.translation.loading.load"
     monkeypatch.setattr(home, lambda *_: Replacement())
     return given
-
-
-def replace_search(monkeypatch, translate=say_a):
-    """Let a function find translations for a `Translator` that is real."""
-
-    search_texts = Translator.search_texts
-
-    def find(self, texts, *search, split_sentences=None, **how):
-        if split_sentences:
-            how["split_sentences"] = True
-            return search_texts(self, texts, *search, **how)
-        texts = list(texts)
-        return translate(texts), np.zeros(len(texts), bool)
-
-    monkeypatch.setattr(Translator, "search_texts", find)
 
 
 def on_one_line(text):
