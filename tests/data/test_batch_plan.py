@@ -37,11 +37,9 @@ EARLIER = [
     # Corpus, tokens of a batch, other options, digest, number of batches.
     ((10007, 1, 256), 4096, {"seed": 3}, "a78c74ac986dba6a", 134),
     (
-        (10007, 1, 256),
-        1009,
+        *((10007, 1, 256), 1009),
         {"seed": 5, "length_growth": 1.15, "row_multiple": 3},
-        "f0a8aa0c6cfbe2dc",
-        595,
+        *("f0a8aa0c6cfbe2dc", 595),
     ),
     ((10007, 2, 7919), 149, {"seed": 7}, "ff2ef3f5594e836e", 4161),
     ((503, 2, 7919), 4096, {"shuffle": False}, "c0cdefb2c6b9febf", 9),

@@ -1,8 +1,6 @@
 """Batches: nothing lost, nothing over budget, resumable."""
 
-import gc
 import itertools
-import weakref
 
 import numpy as np
 import pytest
@@ -10,7 +8,6 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from natural_corpus import corpus, natural_corpus
-from waiting import until
 
 from keras_transformer.data import batching
 from keras_transformer.data.batch_plan import BatchPlan
@@ -22,9 +19,6 @@ PAD, BOS, EOS = 0, 2, 3
 def elements(dataset, count=None):
     dataset = dataset if count is None else dataset.take(count)
     return list(dataset.as_numpy_iterator())
-
-
-# Plans.
 
 
 @pytest.fixture(scope="module")
@@ -93,20 +87,6 @@ def test_an_epoch_mixes_all_lengths_and_the_next_one_other_pairs(natural_plan):
     assert abs(np.corrcoef(padded, np.arange(len(padded)))[0, 1]) < 0.3
 
 
-def test_padding_waste_is_the_share_of_pad():
-    plan = BatchPlan(corpus([5, 5, 3], [5, 4, 5]), 64, row_multiple=1)
-    ((rows, source_length, target_length),) = plan.epoch(0)
-    positions = len(rows) * (source_length + target_length)
-    assert positions >= 30
-    assert plan.padding_waste() == pytest.approx(1 - 27 / positions)
-    # 512 rows of 2 tokens fit, 37 pairs are there: 64 rows hold them.
-    plan = BatchPlan(corpus([2] * 37, [2] * 37), 1024)
-    assert plan.shapes() == [(64, 2, 2)]
-    # A pair above the budget is a batch of its own.
-    plan = BatchPlan(corpus([3, 59, 3], [3, 2, 3]), 31, row_multiple=2)
-    assert [1] in [batch.rows.tolist() for batch in plan.epoch(0)]
-
-
 def test_a_natural_corpus_wastes_little_on_few_shapes():
     plan = BatchPlan(natural_corpus(pairs=28_997), 4096)
     assert plan.padding_waste() < 0.06
@@ -117,9 +97,6 @@ def test_a_natural_corpus_wastes_little_on_few_shapes():
         for growth in (1.06, 1.2, 1.5)
     ]
     assert shapes[0] > shapes[1] > shapes[2]
-
-
-# Datasets.
 
 
 def test_the_decoder_reads_the_target_shifted_right():
@@ -185,32 +162,6 @@ def test_evaluation_sees_every_pair_once_shortest_first():
     widths = [max(a.shape[1], b.shape[1]) for (a, _), b in elements(dataset)]
     assert widths == sorted(widths)
     assert dataset.cardinality() == len(widths)
-    endless = batching.stream(BatchPlan(pairs, 257))
-    assert endless.cardinality() == tf.data.INFINITE_CARDINALITY
-    ids = tf.TensorSpec((None, None), tf.int32)
-    assert dataset.element_spec == ((ids, ids), ids) == endless.element_spec
-
-
-def test_a_corpus_lasts_as_long_as_somebody_reads_its_batches():
-    plan = BatchPlan(natural_corpus(pairs=211), 257, seed=5)
-    planned = weakref.ref(plan)
-    batches = iter(batching.stream(plan).map(lambda inputs, target: target))
-    del plan
-    gc.collect()
-    for _ in range(50):
-        next(batches)
-    assert planned() is not None
-    del batches
-
-    def is_gone():
-        gc.collect()
-        return planned() is None
-
-    # A batch that a thread is making ahead holds the plan until it is made.
-    until(is_gone)
-
-
-# For somebody's own `fit`.
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from babel import localedata
 import keras_transformer as kt
 from keras_transformer.data.demo_numbers import Wording
 
-LRM, RLM = "\N{LEFT-TO-RIGHT MARK}", "\N{RIGHT-TO-LEFT MARK}"
+LRM = "\N{LEFT-TO-RIGHT MARK}"
 NO_BREAK, NARROW = "\N{NO-BREAK SPACE}", "\N{NARROW NO-BREAK SPACE}"
 # What num2words has, by the codes of BCP 47: without Tetum, which Babel lacks,
 # and Amharic, which ends at 1,000.
@@ -55,10 +55,6 @@ def assert_text(text):
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        (
-            "ko",
-            "이만 삼백육|1996년 6월 3일 월요일|1996년 6월 3일|€5.50|5.50 유로",
-        ),
         ("ja", "二万三百六|1996年6月3日月曜日|1996年6月3日|€5.50|5.50ユーロ"),
         (
             "fa",
@@ -72,7 +68,6 @@ def assert_text(text):
         ),
         # In digits, for num2words has neither.
         ("hi", "20,306|सोमवार, 3 जून 1996|3 जून 1996|€5.50|5.50 यूरो"),
-        ("zh", "20,306|1996年6月3日星期一|1996年6月3日|€5.50|5.50欧元"),
     ],
 )
 def test_values_are_written_as_in_the_language(code, expected):

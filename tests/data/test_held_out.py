@@ -41,9 +41,9 @@ def test_runs_of_other_seeds_hold_out_the_same_and_learn_one_vocabulary():
 
 
 def test_a_corpus_with_a_validation_split_is_refused():
-    with pytest.raises(UserError, match="`validation_share` .* leave it out"):
+    with pytest.raises(UserError, match="`validation_share`"):
         parted(val=[("a", "b")])
-    with pytest.raises(UserError, match="without a split validation, but"):
+    with pytest.raises(UserError, match="split validation"):
         parted(validation=[("a", "b")])  # Which `val` finds.
 
 

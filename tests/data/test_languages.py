@@ -61,7 +61,7 @@ def test_a_language_that_nobody_knows_is_told_once_unless_its_script_is_given(
 
 @pytest.mark.parametrize("code", ["", "a/b", "..", ".", "de ", "de-", "-de", 7])
 def test_what_is_no_code_is_one_sentence(code):
-    with pytest.raises(UserError, match="Expected the code of a language"):
+    with pytest.raises(UserError, match="code of a language"):
         language_of(code)
 
 
@@ -79,8 +79,10 @@ def test_languages_are_the_same_in_one_script(one, other, same):
     assert language_of(one).is_same(language_of(other)) is same
 
 
-def test_directions_are_those_of_all_of_babels_locales():
+def test_directions_are_those_of_all_of_babels_languages():
     for name in localedata.locale_identifiers():
+        if any(len(part) < 4 for part in name.split("_")[1:]):
+            continue  # A territory decides no direction.
         expected = Locale.parse(name).text_direction
         if expected == "ttb":  # Columns, whose `dir` in HTML is ltr.
             expected = "ltr"

@@ -117,13 +117,6 @@ def test_the_name_finds_the_same_text_from_everywhere(tmp_path, monkeypatch):
     assert len(again.state_of("val")) == 2  # The first corpus's alone.
 
 
-def test_a_folder_may_be_called_like_a_mixture(tmp_path):
-    for name in ("a + b", "b:2"):
-        write(tmp_path / name, "train", count=3)
-        assert len(list(open_corpus(name).pairs("train"))) == 3
-    assert len(list(open_corpus(["a", "b:2"]).pairs("train"))) == 5 + 3
-
-
 def test_a_held_out_split_comes_from_the_first_corpus(tmp_path):
     for name in ("val", "test"):
         for language in ("en", "de"):
@@ -152,13 +145,8 @@ def test_a_run_keeps_the_name_and_its_tags_are_symbols(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, message",
-    [
-        ("b:0", "a weight above 0 for b, received b:0; leave the corpus out"),
-        ("c:2", "received .*/c, which is not a folder"),
-        ("b:<s>", "another tag for b, received <s>, a piece that every"),
-    ],
+    "name, received", [("b:0", "b:0"), ("c:2", "/c"), ("b:<s>", "<s>")]
 )
-def test_a_wrong_name_is_one_sentence(name, message):
-    with pytest.raises(UserError, match=message):
+def test_a_wrong_name_is_one_sentence(name, received):
+    with pytest.raises(UserError, match=f"received .*{received}"):
         understand(corpus=["a", name], preset="tiny")

@@ -98,7 +98,6 @@ def test_long_and_empty_training_pairs_are_dropped_and_counted(tmp_path):
     # Without a maximum every pair stays.
     records = build([("5 " * 997, "7"), *pairs], tmp_path / "all")
     assert (len(records), records.dropped, records.empty) == (8, 0, 0)
-    assert records.source.lengths[[0, 4, 5]].tolist() == [998, 1, 2]
 
 
 def test_records_of_another_text_are_replaced_whole_or_not_at_all(
@@ -121,14 +120,13 @@ def test_records_of_another_text_are_replaced_whole_or_not_at_all(
 
 def test_a_directory_of_other_files_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(config.UserError, match="Expected a free place for"):
+    with pytest.raises(config.UserError, match="free place"):
         build([("5", "7")], tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
 def test_no_pair_left_is_an_error_and_leaves_nothing(tmp_path):
-    message = "received 2, none with text and at most 3 tokens on both sides"
-    with pytest.raises(config.UserError, match=message):
+    with pytest.raises(config.UserError, match="at most 3 tokens"):
         build([("", "7"), ("5 5 5", "7")], tmp_path / "r", max_length=3)
     assert not list(tmp_path.iterdir())
 

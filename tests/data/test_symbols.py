@@ -84,34 +84,31 @@ def test_a_file_has_a_symbol_a_line(tmp_path):
     # What NFKC folds is a symbol where nobody folds it.
     assert unicodedata.normalize("NFKC", "▁ﬁ") == "▁fi"
     assert read_symbols(["▁ﬁ"]) == ("▁ﬁ",)
-    with pytest.raises(UserError, match="stays as it is under NFKC"):
+    with pytest.raises(UserError, match="NFKC"):
         read_symbols(["▁ﬁ"], "NFKC")
-    with pytest.raises(UserError, match="Expected a file that can be read as"):
+    with pytest.raises(UserError, match="nowhere"):
         read_symbols(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
-    "content, message",
+    "content, named",
     [
-        ("", "found none; write some or leave out `symbols`."),
-        ("(S\n\n)S", "line 2 of "),
-        ("(S\na b", "found 'a b'; change it, or write ▁ in its first place"),
-        ("a\u200bb", "without spaces and invisible characters in line 1 of "),
-        ("<s>", "that the vocabulary does not have, found <s> in line 1 of "),
-        ("▁e\u0301", "stays as it is under NFC after the ▁ in line 1 of "),
+        ("", "`symbols`"),
+        ("(S\n\n)S", "line 2"),
+        ("(S\na b", "'a b'"),
+        ("a\u200bb", "invisible characters in line 1"),
+        ("<s>", "<s> in line 1"),
+        ("▁e\u0301", "NFC"),
     ],
 )
-def test_symbols_that_cannot_be_are_named(tmp_path, content, message):
+def test_symbols_that_cannot_be_are_named(tmp_path, content, named):
     path = tmp_path / "symbols.txt"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UserError, match=named):
         read_symbols(path)
-    assert message in str(error.value) and str(path) in str(error.value)
-    if symbols := content.split("\n") if content else []:
-        in_list = message.replace(" of ", " of symbols")
-        with pytest.raises(UserError) as error:
-            Tokenizer.train(SENTENCES, 400, tmp_path / "t", symbols)
-        assert in_list in str(error.value)
+    if content:
+        with pytest.raises(UserError, match=named):
+            Tokenizer.train(SENTENCES, 400, tmp_path / "t", content.split("\n"))
 
 
 def test_symbols_do_not_go_with_a_vocabulary_made_elsewhere():

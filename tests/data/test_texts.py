@@ -31,11 +31,7 @@ TABLE = pandas.DataFrame({"en": ["a"], "de": ["b"]})
 def test_one_text_or_none_is_no_list_of_texts(texts):
     with pytest.raises(kt.UserError) as caught:
         checked_texts("sources", texts)
-    said = "Expected `sources` to be a list of texts, received"
-    assert str(caught.value).startswith(said) and "\n" not in str(caught.value)
-
-
-def test_a_column_of_a_table_is_a_list_of_texts():
+    assert "`sources`" in str(caught.value) and "\n" not in str(caught.value)
     assert list(checked_texts("sources", TABLE["de"])) == ["b"]
 
 
@@ -77,18 +73,6 @@ def test_a_path_is_no_text_to_learn_from(tokenizer, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_dataset_of_texts_outlives_a_new_seed(tokenizer):
-    # As `kt.train` sets one, and people between making data and a model.
-    dataset = batched_in_a_graph(tokenizer)
-    before, after = [], []
-    for found in before, after:
-        (source, target_in), target_out = next(iter(dataset))
-        found += [source, target_in, target_out]
-        tf.random.set_seed(7)
-    for one, other in zip(before, after, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 @pytest.mark.parametrize("in_graph", [False, True])
 def test_a_batch_shifts_its_target_behind_the_begin_token(tokenizer, in_graph):
     sources, targets = TEXTS, TEXTS[::-1]
@@ -108,16 +92,13 @@ def test_a_batch_shifts_its_target_behind_the_begin_token(tokenizer, in_graph):
     )
 
 
-def test_a_batch_needs_as_many_targets_as_sources(tokenizer):
+def test_a_batch_is_made_of_as_many_targets_as_sources(tokenizer):
     for kind in (list, tf.constant):
-        with pytest.raises(kt.UserError, match="as many as `sources`, 3"):
+        with pytest.raises(kt.UserError, match="`sources`, 3"):
             kt.batch(kind(TEXTS), kind(TEXTS[1:]), tokenizer)
-
-
-def test_a_batch_is_made_of_a_batch_of_texts(tokenizer):
-    with pytest.raises(kt.UserError, match=r"shape \(B,\), as `.batch`"):
+    with pytest.raises(kt.UserError, match="`.batch`"):
         kt.batch(tf.constant("a"), tf.constant("b"), tokenizer)
-    with pytest.raises(kt.UserError, match="`tokenizer` to be a `kt.Tok"):
+    with pytest.raises(kt.UserError, match="`tokenizer`"):
         kt.batch(TEXTS, TEXTS, "tokenizer.model")
 
 

@@ -33,13 +33,6 @@ def assert_same(tokenizer, texts):
     np.testing.assert_array_equal(lengths, expected.row_lengths())
 
 
-def test_text_gets_the_ids_of_the_operator(tokenizer):
-    assert sentencepiece_file.are_independent(tokenizer.model)
-    assert_same(tokenizer, TEXT)
-    assert_same(tokenizer, ["", " ", TEXT[0], "", "  a  b "])
-    assert_same(tokenizer, [])
-
-
 @given(
     st.lists(
         st.text(st.sampled_from(NASTY + "ab") | st.characters(codec="utf-8"))

@@ -28,7 +28,6 @@ class Way(NamedTuple):
     accumulate: int = 1
     dropout: float = 0.0
     few_rows: bool = False
-    share_rows: bool = True
     validate: bool = False
     xla: bool = False
 
@@ -43,11 +42,6 @@ WAYS = {
 }
 # Two processes take time, so only ways whose step differs between processes.
 BY_WORKERS = [way for way in WAYS if way != "accumulated by XLA"]
-# Keras shares the rows out: among the devices of one process.
-KERAS_SHARES = {
-    "plainly by Keras": Way(share_rows=False, validate=True),
-    "with few rows by Keras": Way(few_rows=True, share_rows=False),
-}
 
 
 def batches(few_rows):
@@ -93,8 +87,7 @@ def train(strategy, way):
     data = tf.data.Dataset.from_generator(
         lambda: batches(way.few_rows), output_signature=((ids, ids), ids)
     )
-    if way.share_rows:
-        data = workers.share_rows(strategy, data)
+    data = workers.share_rows(strategy, data)
     losses = []
     history = model.fit(
         data,
@@ -131,9 +124,8 @@ def main(name, output, *asked):
     else:
         strategy = workers.make_strategy(name)
     for way in asked:
-        settings = {**WAYS, **KERAS_SHARES}[way]
-        model, results = train(strategy, settings)
-        if settings.dropout:
+        model, results = train(strategy, WAYS[way])
+        if WAYS[way].dropout:
             results["dropped"] = dropped(strategy, model)
         np.savez(pathlib.Path(output, f"{way}.npz"), **results)
     workers.end_together(strategy)

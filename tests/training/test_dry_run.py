@@ -1,5 +1,5 @@
-import dataclasses
 import re
+import shutil
 
 import paper
 import pytest
@@ -7,12 +7,9 @@ import sample_runs
 from sample_runs import train_on_digits
 
 import keras_transformer as kt
-from keras_transformer.__main__ import parse_args
-from keras_transformer.commands.train import given_arguments
-from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.presets import PRESETS
+from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import dry_run
-from keras_transformer.training.request import understand
 
 
 def arguments(corpus, run_dir, *more):
@@ -54,46 +51,27 @@ def test_a_dry_run_tells_size_tokens_memory_and_time_and_writes_nothing(dry):
     assert list(folder.iterdir()) == []
 
 
-@pytest.fixture(scope="module")
-def begun(corpus, tmp_path_factory):
-    """A run directory as it is after the first step."""
-    run_dir = tmp_path_factory.mktemp("runs") / "begun"
-    argv = arguments(corpus, run_dir)
-    argv.remove("--dry-run")
-    args = parse_args(["train", *argv])
-    run_dir.mkdir()
-    configuration = understand(**given_arguments(args)).run
-    # A vocabulary of other text, so that one can tell which was used.
-    words = (f"word {number}" for number in range(1_000))
-    tokenizer = Tokenizer.train(words, 281, run_dir / "tokenizer.model")
-    model = dataclasses.replace(
-        configuration.model, vocab_size=tokenizer.vocab_size
-    )
-    dataclasses.replace(configuration, model=model).save(run_dir)
-    (run_dir / "checkpoints" / "step-000000001").mkdir(parents=True)
-    return run_dir, tokenizer.vocab_size
-
-
-def state(run_dir):
-    return {p: p.stat().st_mtime_ns for p in sorted(run_dir.rglob("*"))}
+@pytest.fixture
+def begun(small_run, tmp_path):
+    """A run of another text than the digits, with a vocabulary of its own."""
+    return shutil.copytree(small_run, tmp_path / "begun")
 
 
 def test_a_dry_run_of_a_run_takes_its_vocabulary_and_leaves_it_alone(
-    corpus, begun, capsys
+    begun, capsys, monkeypatch
 ):
-    run_dir, vocab_size = begun
-    before = state(run_dir)
+    monkeypatch.setattr(dry_run, "HEAD_PAIRS", 211)
+    before = {p: p.stat().st_mtime_ns for p in begun.rglob("*")}
     more = ("--strategy", "mirrored", "--accumulate", "2")
-    assert train_on_digits(*arguments(corpus, run_dir, *more)) == 0
+    assert train_on_digits("--run-dir", begun, "--dry-run", *more) == 0
     output = capsys.readouterr().out
-    assert state(run_dir) == before
-    assert figure(output, "vocabulary") == vocab_size
+    assert {p: p.stat().st_mtime_ns for p in begun.rglob("*")} == before
+    vocabulary = RunConfig.load(begun).model.vocab_size
+    assert figure(output, "vocabulary") == vocabulary
     assert "micro-batches: 2" in output
-
-
-def test_a_dry_run_refuses_what_the_run_would(corpus, begun, capsys):
-    run_dir, _ = begun
-    assert train_on_digits(*arguments(corpus, run_dir, "--seed", "2")) == 2
+    # It refuses what the run would.
+    argv = ("--run-dir", begun, "--dry-run", "--seed", "2")
+    assert train_on_digits(*argv) == 2
     told = capsys.readouterr()
     assert "seed = 1, this command says 2" in told.err and told.out == ""
 

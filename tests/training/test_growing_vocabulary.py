@@ -82,37 +82,6 @@ def test_symbols_are_added_behind_the_other_pieces():
         old.with_symbols(["<s>"])
 
 
-def test_a_piece_becomes_a_symbol_in_its_place():
-    old = Tokenizer.load(digit_run())
-    name = old.pieces([old.vocab_size - 1])[0]
-    new = old.with_symbols([name])
-    assert new.pieces(range(new.vocab_size)) == old.pieces(
-        range(old.vocab_size)
-    )
-    assert new.model != old.model
-
-
-@pytest.mark.slow
-def test_the_tag_of_a_corpus_is_added_to_the_vocabulary_begun_with(tmp_path):
-    for name in ("true", "back"):
-        folder = tmp_path / name
-        folder.mkdir()
-        for split in ("train", "val"):
-            (folder / f"{split}.en").write_text("one\ntwo\n" * 3)
-            (folder / f"{split}.de").write_text("eins\nzwei\n" * 3)
-    run = kt.train(
-        tmp_path / "run",
-        corpus=[tmp_path / "true", f"{tmp_path / 'back'}:1:<bt>"],
-        init_from=digit_run(),
-        **dict(preset="demo", steps=1, batch_tokens=101, symbols=["<y>"]),
-    )
-    old, new = Tokenizer.load(digit_run()), Tokenizer.load(run.path)
-    assert new.pieces(range(new.vocab_size)) == [
-        *old.pieces(range(old.vocab_size)),
-        *("<y>", "<bt>"),
-    ]
-
-
 @pytest.mark.slow
 def test_another_vocabulary_takes_the_rows_of_the_pieces_that_both_have(
     tmp_path, before, caplog

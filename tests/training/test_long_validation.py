@@ -1,15 +1,12 @@
 """A line of any length in a validation or test split is cut and named."""
 
-import json
 import logging
 import signal
 
-import pytest
 import tensorflow as tf
 from natural_corpus import corpus as corpus_of
 from sample_runs import digit_arguments, train_on_digits
 
-from keras_transformer.__main__ import main
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
 from keras_transformer.runs import checkpoints
 from keras_transformer.runs.averaging import AVERAGE, final_result
@@ -18,8 +15,6 @@ from keras_transformer.training import validation
 from keras_transformer.training.validation import (
     validation_batches,
 )
-
-WORDS = 50_000
 
 
 def test_long_pairs_are_cut_on_both_sides_and_named(caplog):
@@ -52,46 +47,12 @@ def test_long_pairs_are_cut_on_both_sides_and_named(caplog):
     assert record.getMessage().endswith(": line 2, 3, 4.")
 
 
-@pytest.fixture
-def with_a_book(corpus, tmp_path):
-    """The toy corpus; a line of its validation and test set is a book."""
-    for path in corpus.iterdir():
-        text = path.read_text("utf-8")
-        word = text.split()[0]
-        if path.stem in ("val", "test"):
-            first, _, rest = text.split("\n", 2)
-            text = "\n".join([first, f"{word} " * WORDS, rest])
-        (tmp_path / path.name).write_text(text, encoding="utf-8")
-    return tmp_path
-
-
 def train(corpus, run_dir, steps, caplog):
     """Train with a validation after every second step, and log it."""
     caplog.set_level(logging.INFO)
     rhythm = ("--validation-steps", "2", "--warmup-steps", "5")
     argv = digit_arguments(corpus, run_dir, "--steps", steps, *rhythm)
     assert train_on_digits(*argv) == 0
-
-
-@pytest.mark.slow
-def test_a_book_on_one_line_ends_neither_training_nor_evaluation(
-    with_a_book, caplog
-):
-    run_dir = with_a_book / "run"
-    train(with_a_book, run_dir, 3, caplog)
-    assert main(["evaluate", f"--run-dir={run_dir}"]) == 0
-
-    assert "could not be validated" not in caplog.text
-    assert caplog.text.count("val: 1 of 23 pairs are cut in every") == 1
-    assert final_result(run_dir).validation.keys() == {"average", "last"}
-    assert "Cut 1 of 17 texts after 256 tokens: number 2." in caplog.text
-    scores = json.loads(
-        (run_dir / "evaluation" / "test" / "scores.json").read_text()
-    )
-    # Every sentence counts.
-    assert scores["sentences"] == 17
-    # The log does not hold the book either.
-    assert max(len(r.getMessage()) for r in caplog.records) < 2_000
 
 
 def fail(*_, **__):

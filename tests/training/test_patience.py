@@ -18,7 +18,6 @@ from keras_transformer.runs.averaging import AVERAGE, BEST, final_result
 from keras_transformer.runs.checkpoints import (
     Progress,
     Standing,
-    find_best,
     list_checkpoints,
 )
 from keras_transformer.runs.history import History, read_history
@@ -35,6 +34,10 @@ NONE_YET = Standing()
 
 class Killed(Exception):
     pass
+
+
+def killed(*_):
+    raise Killed
 
 
 @contextlib.contextmanager
@@ -225,18 +228,6 @@ def test_equal_bleu_is_no_end_while_the_loss_falls():
     assert waiting.count(12, {"loss": 9.0, "bleu": 0.5})
 
 
-def test_damaged_best_weights_are_passed_over_with_a_word(tmp_path, caplog):
-    session(tmp_path, LOSSES)
-    path, found = find_best(tmp_path, Standing(8))
-    assert path.name == "best-000000008"
-    assert (found.step, found.figures["loss"]) == (8, LOSSES[3])
-    (list_checkpoints(tmp_path, "best")[0] / "model.weights.h5").write_bytes(
-        b""
-    )
-    assert find_best(tmp_path, Standing(8)) is None
-    assert "Skipping the best weights, damaged" in caplog.text
-
-
 SETTINGS = dict(
     **toy_trainings.SETTINGS,
     target_bleu=float("inf"),
@@ -304,3 +295,30 @@ def test_last_weights_that_are_better_than_the_best_validated_are_taken(
     assert result.better == AVERAGE  # The average of one, the last.
     assert result.checkpoints == ("step-000000007",)
     assert result.validation[BEST]["loss"] == 3.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "rhythm",
+    [
+        # The first validation reaches the target.
+        dict(steps=11, validation_steps=4, target_bleu=0.0),
+        # The last one is left, at no multiple of its interval.
+        dict(steps=4, validation_steps=7),
+    ],
+    ids=["in the midst", "at the end"],
+)
+def test_a_validation_that_a_kill_left_undone_still_ends_the_training(
+    corpus, tmp_path, monkeypatch, rhythm
+):
+    rhythm = dict(checkpoint_every="4", patience=None, **rhythm)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(validation.Validation, "validate", killed)
+        train(tmp_path, corpus, **rhythm)
+    assert [*map(checkpoints.step_of, list_checkpoints(tmp_path))] == [4]
+
+    run = train(tmp_path, corpus, **rhythm)
+
+    assert [*map(checkpoints.step_of, list_checkpoints(tmp_path))] == [4]
+    rows = run.history()
+    assert [row["step"] for row in rows if "validation_bleu" in row] == [4]

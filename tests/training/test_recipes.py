@@ -117,11 +117,6 @@ def test_a_recipe_gives_no_shape_to_a_run_that_begins_with_another(tmp_path):
         understand(**asked, norm_first=True)
 
 
-def test_no_other_recipe_is_known():
-    with pytest.raises(UserError, match="wmt14-en-fr-big, received 'tiny'"):
-        keras_transformer.recipe("tiny")
-
-
 @pytest.mark.parametrize("recipe", PAPER)
 def test_a_recipe_has_the_papers_numbers(recipe):
     run, args = run_of(recipe)

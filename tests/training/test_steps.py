@@ -7,18 +7,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras.src import backend
 from sample_runs import fit_tiny_model, make_tiny_model, tiny_batches
 
 from keras_transformer.config import TrainingConfig
-from keras_transformer.optimizers import TransformerSchedule
 from keras_transformer.runs.checkpoints import Progress
-from keras_transformer.runs.history import History
 from keras_transformer.training import loop
-from keras_transformer.training.display import (
-    Guard,
-    TrainingDisplay,
-)
 from keras_transformer.training.loop import Stop
 
 
@@ -40,50 +33,6 @@ def take_steps(monkeypatch):
         loop._take_steps(training, stop or Stop(), writer)
 
     return take
-
-
-@pytest.fixture
-def reads(monkeypatch):
-    """Gets the number of floats read from a device, at each read."""
-    tensor = type(tf.constant(0)).__mro__[1]
-    counted = []
-
-    def counting(read):
-        def count(value):
-            if isinstance(value, tf.Tensor) and value.dtype.is_floating:
-                counted.append(value.shape.num_elements())
-            return read(value)
-
-        return count
-
-    # float(), bool() and numpy() all call this, or Keras's own function.
-    monkeypatch.setattr(tensor, "_numpy", counting(tensor._numpy))
-    to_numpy = counting(backend.convert_to_numpy)
-    monkeypatch.setattr(backend, "convert_to_numpy", to_numpy)
-    return counted
-
-
-def test_steps_are_read_by_ten_in_one_transfer_for_each_reader(
-    tmp_path, reads, take_steps
-):
-    model = make_tiny_model(3)
-    display = TrainingDisplay(
-        *(model, Progress(), History(tmp_path, 0), 41, None),
-        TransformerSchedule(16),
-    )
-    guard, so_far = Guard(tmp_path, model, None, None), []
-
-    def after_step(now, logs):
-        guard.after_step(now.step, logs)
-        display.after_step(now, logs)
-        so_far.append(len(reads))
-
-    take_steps(model, 41, after_step)
-
-    new = np.diff([0, *so_far])
-    # The display has a line after the first step, with the rate; the guard
-    # looks after 10, 20, ….
-    assert new.tolist() == [2] + ([0] * 8 + [1, 0]) * 4
 
 
 @pytest.mark.stands_for("steps that callbacks watch")

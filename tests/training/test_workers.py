@@ -16,8 +16,6 @@ from local_workers import free_addresses, tf_config
 from sample_runs import digit_arguments
 from toy_trainings import arrays_of
 
-from keras_transformer.__main__ import main
-from keras_transformer.commands import command_line
 from keras_transformer.config import UserError
 from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.history import read_history
@@ -68,18 +66,6 @@ def test_a_port_that_another_process_has_is_one_sentence(monkeypatch):
             workers.make_strategy("auto")
 
 
-def test_the_command_line_refuses_before_it_waits(
-    tmp_path, monkeypatch, capsys
-):
-    monkeypatch.setenv("TF_CONFIG", tf_config(HERE, 3))
-    argv = ["--corpus", "demo", "--run-dir", str(tmp_path / "run")]
-    code = main(["train", *argv])
-    assert code == command_line.WRONG
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: Expected TF_CONFIG to list")
-    assert not (tmp_path / "run").exists()
-
-
 def listen(address):
     host, port = address.split(":")
     return socket.create_server((host, int(port)))
@@ -122,25 +108,6 @@ def test_a_worker_that_has_read_another_run_is_told_what_differs(monkeypatch):
         workers.check_alike(strategy, update=7, batches="97f3")
     with pytest.raises(UserError, match="here it is update 11, batches 97f3;"):
         workers.check_alike(strategy, update=11, batches="97f3")
-
-
-def test_who_has_not_heard_of_the_last_meeting_still_ends_well(monkeypatch):
-    gone = tf.errors.UnavailableError(None, None, "Socket closed")
-    met = []
-
-    def meet(strategy):
-        met.append(strategy)
-        if len(met) == failing:
-            raise gone
-
-    monkeypatch.setattr(workers, "meet", meet)
-    failing = 2  # The others have ended since.
-    workers.end_together("strategy")
-    assert met == ["strategy"] * 2
-    met.clear()
-    failing = 1  # Not all have come to their end.
-    with pytest.raises(tf.errors.UnavailableError):
-        workers.end_together("strategy")
 
 
 class Workers:
@@ -315,17 +282,6 @@ def test_two_workers_run_out_of_patience_together(corpus, tmp_path):
         assert said in logs[0]
         last = checkpoints.list_checkpoints(run_dir)[-1]
         assert last.name == "step-000000009"
-
-
-@pytest.mark.slow
-def test_a_cluster_of_one_worker_ends_when_it_is_told_to(corpus, tmp_path):
-    more = ("--strategy auto",)
-    alone = Workers(tmp_path / "run", corpus, more, steps=100_000)
-    alone.wait_for("First step")
-    alone.processes[0].send_signal(signal.SIGTERM)
-    codes, (log,) = alone.end()
-    assert codes == [0], log
-    assert "Stopped; the same command goes on from here." in log
 
 
 def test_without_workers_no_error_is_taken_for_a_lost_one():

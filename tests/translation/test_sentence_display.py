@@ -1,10 +1,6 @@
 """The progress of translations, in a log and on a terminal."""
 
-import io
 import logging
-import sys
-
-import pytest
 
 from keras_transformer.translation import display
 
@@ -32,22 +28,3 @@ def test_a_log_tells_the_time_that_is_left(caplog, monkeypatch):
         "50 of 300 sentences, 0:04:10 left",
         "100 of 300 sentences, 0:05:00 left",
     ]
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-@pytest.mark.parametrize(("bar", "shown"), [(True, True), (False, False)])
-def test_a_terminal_shows_a_bar_unless_it_shows_the_results(
-    monkeypatch, bar, shown
-):
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys, "stderr", Terminal())
-
-    with display.SentenceDisplay(total=23, bar=bar) as progress:
-        progress(11, 13)
-
-    drawn = sys.stderr.getvalue()
-    assert ("11/23" in drawn) == ("time left" in drawn) == shown

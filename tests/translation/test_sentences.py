@@ -8,7 +8,6 @@ import unicodedata
 import numpy as np
 import pytest
 
-from keras_transformer.config import UserError
 from keras_transformer.run import Run
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.translation import text_batches
@@ -42,12 +41,6 @@ def test_sentences_are_found_where_they_are():
     assert cut_out(TEXT, spans_of(TEXT, "en")) == SENTENCES
 
 
-@pytest.mark.parametrize("text", ["", " \n\t\r\n ", "\u2003"])
-def test_space_alone_has_no_sentences_and_stays(text):
-    assert spans_of(text, "en") == []
-    assert together(text, [], [], "de") == text
-
-
 def test_translations_take_the_places_of_their_sentences():
     spans = spans_of(TEXT, "en")
     assert together(TEXT, spans, SENTENCES, "en") == TEXT
@@ -55,13 +48,6 @@ def test_translations_take_the_places_of_their_sentences():
     assert together(TEXT, spans, numbers, "en") == (
         "\n  <0>  <1>\r\n\r\n<2>\n\t \n<3> <4>\u2003<5> "
     )
-
-
-def test_sentences_without_a_space_between_get_one():
-    text = "你好。再见。"
-    spans = spans_of(text, "zh")
-    assert cut_out(text, spans) == ["你好。", "再见。"]
-    assert together(text, spans, ["Hello.", "Bye."], "en") == "Hello. Bye."
 
 
 def test_a_long_line_has_the_sentences_of_a_short_one():
@@ -94,15 +80,6 @@ SHORT = dict(beam_size=1, max_length=7)
 def translator(small_translator):
     """One of our own, for the log tells of several sentences only once."""
     return Translator(small_translator.model, small_translator.tokenizer)
-
-
-def said_by_us(caplog):
-    """The log without TensorFlow's advice on tracing."""
-    return [
-        record.getMessage()
-        for record in caplog.records
-        if record.name == "keras_transformer"
-    ]
 
 
 def test_every_sentence_is_translated_on_its_own(translator):
@@ -148,18 +125,8 @@ def test_sentences_end_as_in_the_language_of_the_run(
 
 def test_no_text_has_no_sentence_and_no_character_is_too_odd(translator):
     assert translator.translate([], split_sentences=True) == []
-    (found,) = translator.translate(
-        ["\ud800 dog. A dog."], split_sentences=True, **SHORT
-    )
-    assert found
-    with pytest.raises(ValueError, match="to be a list of texts"):
-        translator.translate("a dog. A dog.", split_sentences=True)
-
-
-def test_what_sentences_of_their_own_have_no_room_for_is_refused(translator):
-    message = "Expected `split_sentences` without `n_best`, received both"
-    with pytest.raises(UserError, match=message):
-        translator.translate(["a dog"], split_sentences=True, n_best=2)
+    odd = ["\ud800 dog. A dog."]
+    assert translator.translate(odd, split_sentences=True, **SHORT)[0]
 
 
 def test_a_text_of_several_sentences_is_named_once(small_translator, caplog):
@@ -168,11 +135,12 @@ def test_a_text_of_several_sentences_is_named_once(small_translator, caplog):
     # Users who have chosen need no warning.
     for chosen in (False, True):
         translator.translate(texts, split_sentences=chosen, **SHORT)
-    assert not said_by_us(caplog)
+    # TensorFlow advises on tracing.
+    said = [x for x in caplog.messages if texts[1] in x]
+    assert not said
     for _ in range(2):
         translator.translate(texts, **SHORT)
-    (said,) = said_by_us(caplog)
-    assert said.startswith("'The dog runs. A dog barks.' looks like several")
+    (said,) = [x for x in caplog.messages if texts[1] in x]
     assert "split_sentences=True" in said
 
 

