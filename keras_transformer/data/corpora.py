@@ -116,8 +116,7 @@ def open_corpus(
     """Find a corpus and check that it has both languages.
 
     Args:
-        corpus: `"demo"`, with numbers, dates and amounts in some 280 languages
-            and with sentences in English and German; a folder of `SPLIT.LANG`
+        corpus: `"demo"`, built in, English and German; a folder of `SPLIT.LANG`
             files, UTF-8, one sentence a line, plain or gzipped;
             `"tfds:NAME[/CONFIG]"`, prepared or downloaded into `TFDS_DATA_DIR`
             (by default `~/tensorflow_datasets`); `"sacrebleu:NAME"`, a test

@@ -1,9 +1,8 @@
-"""The built-in corpus: numbers, dates, times and amounts in two languages.
+"""The built-in corpus: numbers, dates, times and amounts in English and German.
 
 Nothing is downloaded or copied: `num2words` spells, `Babel` knows the names
 and formats of either country, and a fixed seed draws the values. Each English
-phrase has exactly one German counterpart, and vice versa. Other languages have
-fewer kinds of phrases (`demo_numbers`).
+phrase has exactly one German counterpart, and vice versa.
 """
 
 import datetime
@@ -64,53 +63,31 @@ EXAMPLES = {
 
 
 class Demo(Corpus):
-    """The corpus: 20,000 pairs in `train`, 500 in `val` and in `test`.
-
-    Unless the languages are English and German, `train` has 10,000.
-    """
+    """The corpus: 20,000 pairs in `train`, 500 in `val` and in `test`."""
 
     def __init__(self, name: str, source_lang: str, target_lang: str) -> None:
         super().__init__(name, source_lang, target_lang, tuple(SPLIT_SIZES))
-        if not _has_sentences(source_lang, target_lang):
-            self.read("train")
+        sides = {language_of(code).base for code in (source_lang, target_lang)}
+        if sides != set(LANGUAGES):
+            raise UserError(
+                "Expected English and German, either way, for the built-in "
+                f"corpus, received {source_lang} and {target_lang}; for other "
+                "languages give a folder of your own text."
+            )
 
     def read(self, split: str) -> Iterator[Pair]:
-        return iter(demo_pairs(split, self.source_lang, self.target_lang))
+        return iter(demo_pairs(split, self.source_lang))
 
 
-def demo_pairs(split: str, source_lang: str, target_lang: str) -> list[Pair]:
+def demo_pairs(split: str, source_lang: str) -> list[Pair]:
     """Generate a split, the same in every process.
 
     No text of either side occurs in two splits, or twice in one.
     """
-    if not _has_sentences(source_lang, target_lang):
-        from keras_transformer.data import demo_numbers
-
-        return list(demo_numbers.splits(source_lang, target_lang)[split])
     pairs = _all_splits()[split]
     if language_of(source_lang).base == "en":
         return list(pairs)
     return [(german, english) for english, german in pairs]
-
-
-def subject_and_examples(
-    source_lang: str, target_lang: str
-) -> tuple[str, tuple[str, ...]]:
-    """Say what the corpus is about, and give sources of the split `test`."""
-    if _has_sentences(source_lang, target_lang):
-        return SUBJECT, EXAMPLES[language_of(source_lang).base]
-    from keras_transformer.data import demo_numbers
-
-    try:
-        pairs = demo_pairs("test", source_lang, target_lang)
-    except UserError:  # An export need not have num2words.
-        return "", ()
-    return demo_numbers.SUBJECT, tuple(source for source, _ in pairs[:5])
-
-
-def _has_sentences(source_lang: str, target_lang: str) -> bool:
-    languages = {language_of(code).base for code in (source_lang, target_lang)}
-    return languages == set(LANGUAGES)
 
 
 @functools.cache

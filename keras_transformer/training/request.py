@@ -67,7 +67,7 @@ class Session:
     )
     corpus: Source | None = setting(
         None,
-        "text to learn from: demo (in your language), a folder of SPLIT.LANG "
+        "text to learn from: demo, a folder of SPLIT.LANG "
         "files, or tfds:NAME[/CONFIG]; with several, train on all of them; "
         "WEIGHT 0.5 uses every second pair, 2 uses each pair twice; <TAG> "
         "becomes the first word of every source",

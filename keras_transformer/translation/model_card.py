@@ -22,6 +22,7 @@ from keras_transformer.data.corpora import (
     TFDS_PREFIX,
     parts_of,
 )
+from keras_transformer.data.languages import language_of
 from keras_transformer.machine import files
 from keras_transformer.presets import parameters
 from keras_transformer.runs import layout
@@ -151,9 +152,8 @@ def make_card(
     if run.corpus == DEMO:
         from keras_transformer.data import demo
 
-        subject, examples = demo.subject_and_examples(
-            run.source_lang, run.target_lang
-        )
+        subject = demo.SUBJECT
+        examples = demo.EXAMPLES.get(language_of(run.source_lang).base, ())
     # Weights in float16 are stored so, nothing else.
     multiplied = "float32" if precision == "float16" else precision
     how = {

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+import keras_transformer as kt
 from keras_transformer.data.demo import EXAMPLES, demo_pairs
 
 SPLITS = ("train", "val", "test")
@@ -12,7 +13,7 @@ SPLITS = ("train", "val", "test")
 
 @pytest.fixture(scope="module")
 def pairs():
-    return {split: demo_pairs(split, "en", "de") for split in SPLITS}
+    return {split: demo_pairs(split, "en") for split in SPLITS}
 
 
 def test_the_text_is_that_of_all_quoted_figures(pairs):
@@ -30,10 +31,13 @@ def test_the_text_is_that_of_all_quoted_figures(pairs):
 
 
 def test_the_other_direction_has_the_same_pairs_turned(pairs):
-    turned = [
-        (english, german) for german, english in demo_pairs("val", "de", "en")
-    ]
+    turned = [(english, german) for german, english in demo_pairs("val", "de")]
     assert turned == pairs["val"]
+
+
+def test_other_languages_are_refused():
+    with pytest.raises(kt.UserError, match="English and German.* en and ko;"):
+        kt.open_corpus("demo", target_lang="ko")
 
 
 def test_the_examples_are_pairs_that_no_model_is_trained_on(pairs):

@@ -17,7 +17,7 @@ from keras_transformer.data import (
 )
 from keras_transformer.data.tokenizer import Tokenizer
 
-TEXT = [text for pair in demo.demo_pairs("train", "en", "de") for text in pair]
+TEXT = [text for pair in demo.demo_pairs("train", "en") for text in pair]
 # As the strangers pasted it, and as it was meant.
 PASTED = [
     ("May\u00a016, 2024", "May 16, 2024"),
