@@ -211,13 +211,6 @@ class TrainingConfig:
         "weight spread over the whole vocabulary in the loss (5.4, ε_ls)",
         within=_SHARE,
     )
-    normalization: str | None = setting(
-        None,
-        "how a new vocabulary normalises text (nfc, which it is if not given: "
-        "characters stay what they are; nfkc: signs of full width, ligatures, "
-        "fractions and spaces are folded)",
-        choices=("nfc", "nfkc"),
-    )
     average: int = setting(
         5, "checkpoints averaged at the end (6.1)", may_change=True
     )

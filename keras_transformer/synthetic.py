@@ -65,15 +65,14 @@ def distill(
         teacher: A run, or its directory.
         run_dir: The student's run directory.
         **arguments: All other arguments of `train`. The vocabulary is the
-            teacher's unless you give `tokenizer`, `init_from`, `symbols` or
-            `normalization`.
+            teacher's unless you give `tokenizer`, `init_from` or `symbols`.
 
     Returns:
         The student's run.
     """
     if not isinstance(teacher, Run):
         teacher = Run(teacher)
-    own = ("tokenizer", "init_from", "symbols", "normalization")
+    own = ("tokenizer", "init_from", "symbols")
     if all(arguments.get(name) is None for name in own):
         arguments["tokenizer"] = teacher.path / TOKENIZER_FILE
     folder = pathlib.Path(run_dir) / DISTILLED

@@ -28,7 +28,6 @@ from keras_transformer.settings import setting
 from keras_transformer.training.request import (
     SESSION_SETTINGS,
     Session,
-    understand,
 )
 
 
@@ -70,6 +69,7 @@ def test_an_older_run_says_when_it_saves_in_two_settings(
     fields["training"]["checkpoint_minutes"] = minutes
     fields["training"]["checkpoint_steps"] = steps
     fields["training"]["length_growth"] = None
+    fields["training"]["normalization"] = "nfkc"  # Its vocabulary keeps it.
     path.write_text(json.dumps(fields))
     read = RunConfig.load(tmp_path).training
     assert (read.checkpoint_every, read.length_growth) == (every, 1.06)
@@ -286,29 +286,6 @@ def test_a_run_keeps_its_symbols(tmp_path, symbols):
     assert saved.with_changes({"symbols": ("(S", ")S")}, "runs/a") == saved
     with pytest.raises(UserError, match="runs/a was trained with symbols = "):
         saved.with_changes({"symbols": symbols}, "runs/a")
-
-
-def test_a_run_notes_how_its_new_vocabulary_normalises(tmp_path):
-    def normalised(run_dir, **given):
-        asked = understand(corpus="demo", run_dir=run_dir, **given)
-        return asked.run.training.normalization
-
-    assert normalised(tmp_path / "new") == "nfc"
-    assert normalised(tmp_path / "new", normalization="nfkc") == "nfkc"
-    # One made elsewhere has its own rule, and so has one of an older run.
-    assert normalised(tmp_path / "new", tokenizer="its.model") is None
-    (tmp_path / "final.weights.h5").touch()  # So it has begun.
-    for of_run in (None, "nfkc"):
-        run = run_of(training={"normalization": of_run})
-        run.save(tmp_path)
-        if of_run is None:
-            fields = json.loads((tmp_path / "config.json").read_text())
-            del fields["training"]["normalization"], fields["checksum"]
-            (tmp_path / "config.json").write_text(json.dumps(fields))
-        assert RunConfig.load(tmp_path) == run
-        assert normalised(tmp_path) == of_run
-    with pytest.raises(UserError, match="`normalization` or `init_from`"):
-        normalised(tmp_path, normalization="nfc", init_from="runs/a")
 
 
 def test_all_that_differs_from_a_run_is_one_sentence():

@@ -3,9 +3,8 @@
 Characters are counted first, since rare ones get no piece, and pieces are
 learnt from the rest. So the text, or a sample of it, is kept in a file.
 
-A vocabulary has one of two sets of rules, which normalise its text.
-
-`nfc` changes no character into another: it writes the same text in one way.
+Its rules (`nfc`) change no character into another: they write the same text in
+one way.
 Every spelling of a composed character becomes that character (U+00E9 for "e"
 and U+0301, a Hangul syllable for its letters), and up to three points of one
 script that follow each other, such as a vowel and the doubling of Hebrew or
@@ -17,12 +16,7 @@ spaces at which a line may break become a space. Control characters but the zero
 byte, and byte-order marks, go. No-break spaces, the ideographic space, joiners,
 zero-width spaces, marks of direction and U+FFFD stay.
 
-`nfkc` is sentencepiece's `nmt_nfkc`, which folds much more: Unicode NFKC,
-except that "～" stays as it is. Every kind of space and U+FFFD become a space,
-U+200C too; zero-width spaces and marks of direction go, and so do control
-characters other than the zero byte and U+0085.
-
-The rules of `nfc` know the Unicode version of the Python that trains a
+The rules know the Unicode version of the Python that trains a
 vocabulary; the vocabulary keeps them.
 """
 
@@ -90,34 +84,28 @@ def learn(
     vocab_size: int,
     folder: pathlib.Path,
     whole: Sequence[str],
-    normalization: str | None,
 ) -> bytes:
     """Learn a sentencepiece model, as `Tokenizer.train` says.
 
     The text is kept in `folder` meanwhile; the strings `whole` stay one piece.
     """
-    folds = normalization == "nfkc"
     texts = checked_texts("sentences", sentences, in_utf_8=True)
     with tempfile.TemporaryDirectory(
         dir=folder, prefix=files.PARTIAL
     ) as partial:
         text = Sample(f"{partial}/sentences.txt", texts)
         rare = _rare_characters(
-            text.lines(folds), vocab_size - RESERVED_PIECES - len(whole)
+            text.lines(), vocab_size - RESERVED_PIECES - len(whole)
         )
-        extra: dict[str, Any] = {"normalization_rule_name": "nmt_nfkc"}
-        if not folds:
-            back = {_NONCHARACTER: SPACE}
-            extra = {
-                "normalization_rule_tsv": _written(partial, "in", _rules()),
-                "denormalization_rule_tsv": _written(partial, "out", back),
-            }
+        back = {_NONCHARACTER: SPACE}
+        extra: dict[str, Any] = {
+            "normalization_rule_tsv": _written(partial, "in", _rules()),
+            "denormalization_rule_tsv": _written(partial, "out", back),
+        }
         if whole:  # The model stores its arguments, empty ones too.
             extra["user_defined_symbols"] = list(whole)
-        lines = (line.translate(rare) for line in text.lines(folds))
+        lines = (line.translate(rare) for line in text.lines())
         model = _train(lines, vocab_size=vocab_size, **extra)
-    if folds:
-        return model
     # Name the rules, instead of the files that they came from.
     proto = parse_model(model)
     proto.normalizer_spec.name = NFC
@@ -146,14 +134,11 @@ class Sample:
     def _has(self, line: str) -> bool:
         return zlib.crc32(line.encode()) < self.bound
 
-    def lines(self, folds: bool) -> Iterator[str]:
+    def lines(self) -> Iterator[str]:
         """Read the lines, in the form of Unicode that the vocabulary sees."""
         with open(self.path, encoding="utf-8", newline="\n") as file:
             for line in filter(self._has, (x.removesuffix("\n") for x in file)):
-                yield _folded(line) if folds else _composed(line)
-
-
-_folded = functools.partial(unicodedata.normalize, "NFKC")
+                yield _composed(line)
 
 
 def _composed(text: str) -> str:

@@ -12,26 +12,19 @@ import os
 import re
 import unicodedata
 from collections.abc import Sequence
-from typing import Literal
 
 from keras_transformer.config import UserError
 from keras_transformer.data import lines
 from keras_transformer.data.texts import checked_texts
 
-Form = Literal["NFC", "NFKC"]  # Of Unicode.
 TOKENIZER_FILE = "tokenizer.model"  # In a run directory.
 SPACE = "▁"  # As pieces spell it.
 # The names of the four ids and of the bytes in a vocabulary.
 SPECIAL = re.compile(r"<pad>|<unk>|<s>|</s>|<0x[0-9A-F]{2}>|▁")
 
 
-def read_symbols(
-    given: str | os.PathLike | Sequence[str], form: Form = "NFC"
-) -> tuple[str, ...]:
-    """Read a file of symbols in UTF-8, or take a list of them, and check them.
-
-    `form` is the form of Unicode that the vocabulary's text has.
-    """
+def read_symbols(given: str | os.PathLike | Sequence[str]) -> tuple[str, ...]:
+    """Read a file of symbols in UTF-8, or take a list, and check them."""
     if isinstance(given, str | os.PathLike):
         name = str(given)
         with lines.open_file(given, "`symbols`") as file:
@@ -44,11 +37,11 @@ def read_symbols(
             "or leave out `symbols`."
         )
     for number, symbol in enumerate(symbols, start=1):
-        _check(symbol, f"line {number} of {name}", form)
+        _check(symbol, f"line {number} of {name}")
     return tuple(dict.fromkeys(symbols))
 
 
-def _check(symbol: str, where: str, form: Form) -> None:
+def _check(symbol: str, where: str) -> None:
     has_space = " " in symbol or SPACE in symbol[1:]
     if not symbol or has_space or not symbol.isprintable():
         raise UserError(
@@ -62,9 +55,9 @@ def _check(symbol: str, where: str, form: Form) -> None:
             f"{symbol} in {where}; choose another one."
         )
     # Such a symbol is looked for in text that is already normalised.
-    is_normal = unicodedata.is_normalized(form, symbol)
+    is_normal = unicodedata.is_normalized("NFC", symbol)
     if symbol[0] == SPACE and not is_normal:
         raise UserError(
-            f"Expected a symbol that stays as it is under {form} after the "
+            "Expected a symbol that stays as it is under NFC after the "
             f"{SPACE} in {where}, found {symbol}; leave out the {SPACE}."
         )

@@ -3,8 +3,8 @@
 sentencepiece trains the byte-pair encoding, and tensorflow-text runs it inside
 the graph, so that a SavedModel takes and returns text.
 
-Text is normalised as `normalization` says, runs of spaces become one, and those
-at either end are removed. A source is read generously (`data.source_reading`);
+Text is composed (`data.learning`), runs of spaces become one, and those at
+either end are removed. A source is read generously (`data.source_reading`);
 a target survives `detokenize(target.tokenize(text))` unchanged: a character
 without a piece is spelled in bytes. Bytes that are not UTF-8 become U+FFFD.
 """
@@ -29,7 +29,7 @@ from keras_transformer.data import sentencepiece_file, source_reading
 from keras_transformer.data.pieces import TOKENIZER_FILE, read_symbols
 from keras_transformer.data.texts import checked_texts
 from keras_transformer.machine import files
-from keras_transformer.settings import checked_value, whole_number
+from keras_transformer.settings import whole_number
 
 logger = logging.getLogger("keras_transformer")
 
@@ -146,7 +146,6 @@ class Tokenizer(tf.Module):
         vocab_size: int,
         path: str | os.PathLike,
         symbols: Sequence[str] = (),
-        normalization: str | None = "nfc",
     ) -> "Tokenizer":
         """Learn a vocabulary and write it to `path`, whole or not at all.
 
@@ -164,17 +163,11 @@ class Tokenizer(tf.Module):
             path: File to write; its folder must exist.
             symbols: Strings that stay one piece each, as in
                 `pieces.read_symbols`; `pieces` has them after the four ids.
-            normalization: `"nfc"` changes no character into another; `"nfkc"`
-                also folds full-width signs, ligatures, fractions and spaces
-                (`keras_transformer.data.learning`).
         """
         from keras_transformer.data import learning
 
         vocab_size = whole_number("vocab_size", vocab_size)
-        checked_value(config.SETTINGS["normalization"], normalization)
-        if symbols:
-            is_folded = normalization == "nfkc"
-            symbols = read_symbols(symbols, "NFKC" if is_folded else "NFC")
+        symbols = read_symbols(symbols) if symbols else ()
         reserved = learning.RESERVED_PIECES + len(symbols)
         if vocab_size <= reserved:
             raise config.UserError(
@@ -183,9 +176,7 @@ class Tokenizer(tf.Module):
                 f"received {vocab_size}; ask for more, such as 8000."
             )
         folder = pathlib.Path(path).parent
-        model = learning.learn(
-            sentences, vocab_size, folder, symbols, normalization
-        )
+        model = learning.learn(sentences, vocab_size, folder, symbols)
         tokenizer = cls(model)
         size = tokenizer.vocab_size
         if size != vocab_size:

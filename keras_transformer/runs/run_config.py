@@ -347,6 +347,7 @@ def _known(kind: Any, fields: Mapping[str, Any]) -> tuple[dict, dict]:
 
 def _convert(training: dict[str, Any], others: dict[str, Any]) -> None:
     """Say what earlier versions said in the words of this one."""
+    others.pop("normalization", None)  # Its vocabulary keeps the rules.
     minutes = others.pop("checkpoint_minutes", None)
     steps = others.pop("checkpoint_steps", None)
     if steps or minutes:

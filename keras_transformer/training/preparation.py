@@ -42,7 +42,7 @@ VALIDATION_TOKENS = 4_096
 _MADE_OF = (
     *("corpus", "source_lang", "target_lang", "train_split"),
     *("validation_split", "requested_vocab_size", "symbols", "text"),
-    *("max_length", "validation_share", "normalization"),
+    *("max_length", "validation_share"),
 )
 
 
@@ -174,10 +174,8 @@ def prepare_vocabulary(
             logger.info("Training a vocabulary of %d pieces.", size)
             with heartbeat("Training the vocabulary"):
                 sentences = corpus.sentences(run.train_split)
-                tokenizer = Tokenizer.train(
-                    *(sentences, size, path, run.symbols or ()),
-                    run.training.normalization or "nfc",
-                )
+                symbols = run.symbols or ()
+                tokenizer = Tokenizer.train(sentences, size, path, symbols)
         run = _with_vocabulary(run, tokenizer)
         run.save(run_dir)
     return run, tokenizer  # Which `_take_up` may use now.

@@ -33,7 +33,7 @@ from keras_transformer.data.corpora import (
     parts_of,
     tags_of,
 )
-from keras_transformer.data.pieces import Form, read_symbols
+from keras_transformer.data.pieces import read_symbols
 from keras_transformer.machine import files
 from keras_transformer.presets import PRESETS
 from keras_transformer.runs import layout
@@ -212,11 +212,7 @@ def understand(**arguments: Any) -> Session:
             "texts."
         )
     settings = session.given()
-    if session.tokenizer is None and session.init_from is None:
-        settings.setdefault("normalization", "nfc")
-    settings["symbols"] = _symbols_of(
-        session, corpus.name, settings.get("normalization")
-    )
+    settings["symbols"] = _symbols_of(session, corpus.name)
     settings.pop("preset", None)
     name = absolute_name(corpus.name)
     run = RunConfig.from_preset(preset, corpus=name, **settings)
@@ -265,8 +261,7 @@ def session_of_begun(begun: RunConfig, session: Session) -> Session:
     if corpus:
         name = absolute_name(corpus.name)
     if session.symbols is not None:
-        rule = begun.training.normalization
-        named["symbols"] = _symbols_of(session, name, rule)
+        named["symbols"] = _symbols_of(session, name)
     if session.init_from is not None:
         named["init_from"] = str(session.init_from.resolve())
     run = dataclasses.replace(begun.with_changes(named, run_dir), corpus=name)
@@ -301,29 +296,21 @@ def _mixed(name: str) -> list[Part]:
 
 
 def _refuse_two_vocabularies(given: Mapping[str, Any]) -> None:
-    for of_new, made in (
-        ("normalization", "tokenizer"),
-        ("normalization", "init_from"),
-        ("symbols", "tokenizer"),  # To a run's vocabulary they are added.
-    ):
-        if of_new in given and made in given:
-            raise UserError(
-                f"Expected `{of_new}` or `{made}`, which brings its own "
-                "vocabulary, received both; leave one out."
-            )
+    if "symbols" in given and "tokenizer" in given:  # A run's gets them added.
+        raise UserError(
+            "Expected `symbols` or `tokenizer`, which brings its own "
+            "vocabulary, received both; leave one out."
+        )
 
 
-def _symbols_of(
-    session: Session, corpus: str, normalization: str | None
-) -> tuple | None:
+def _symbols_of(session: Session, corpus: str) -> tuple | None:
     """Read the symbols asked for, with the tags of a mixture among them."""
     asked = session.symbols
     if asked is None and (session.tokenizer or session.init_from):
         return None
-    form: Form = "NFKC" if normalization == "nfkc" else "NFC"
-    pieces = read_symbols(asked, form) if asked is not None else ()
+    pieces = read_symbols(asked) if asked is not None else ()
     if tags := set(tags_of(corpus)) - set(pieces):
-        pieces = read_symbols([*pieces, *sorted(tags)], form)
+        pieces = read_symbols([*pieces, *sorted(tags)])
     return pieces or None
 
 

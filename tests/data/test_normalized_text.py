@@ -153,16 +153,3 @@ def test_any_text_stays_canonically_equivalent(tokenizer, texts):
         assert unicodedata.normalize("NFC", found) == unicodedata.normalize(
             "NFC", composed(text)
         )
-
-
-def test_a_vocabulary_may_fold_as_nfkc_does(tmp_path):
-    texts = ["ﬁne ½ Å e\u0301 m²", "no-break\u00a0space"] * 3
-    with pytest.raises(ValueError, match="`normalization` to be one of nfc"):
-        Tokenizer.train(texts, 300, tmp_path / "t", normalization="nfd")
-    tokenizer = Tokenizer.train(
-        texts, 300, tmp_path / "t", normalization="nfkc"
-    ).target
-    expected = ["fine 1⁄2 Å é m2", "no-break space"]
-    assert out_of(tokenizer, texts[:2]) == expected
-    model = sentencepiece_file.parse_model(tokenizer.model)
-    assert model.normalizer_spec.name == "nmt_nfkc"

@@ -23,7 +23,7 @@ SENTENCES = [
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("symbols") / "tokenizer.model"
-    Tokenizer.train(SENTENCES, 307, path, SYMBOLS, "nfkc")
+    Tokenizer.train(SENTENCES, 307, path, SYMBOLS)
     return path
 
 
