@@ -12,9 +12,7 @@ def test_few_lines_are_all_there_in_the_form_of_the_vocabulary(tmp_path):
     # A text of several lines counts as several.
     more = "five", "six"
     kept = *lines[:4], "\xe9 \ufb01\ufa19", *more
-    assert tuple(text.lines(folds=False)) == kept
-    folded = "one", "", " two\r", lines[3], "\xe9 fi\u795e", *more
-    assert tuple(text.lines(folds=True)) == folded
+    assert tuple(text.lines()) == kept
 
 
 def test_of_many_lines_about_as_many_as_wanted_are_there_in_order(
@@ -22,7 +20,7 @@ def test_of_many_lines_about_as_many_as_wanted_are_there_in_order(
 ):
     monkeypatch.setattr(learning, "MAX_TRAINING_SENTENCES", 1009)
     text = Sample(tmp_path / "lines.txt", map(str, range(100_003)))
-    numbers = list(map(int, text.lines(folds=False)))
+    numbers = list(map(int, text.lines()))
     assert 900 < len(numbers) < 2200
     assert numbers == sorted(set(numbers))
     # The file holds a few samples, not all.

@@ -103,10 +103,10 @@ def test_what_ends_the_reading_of_the_lines_is_what_the_caller_gets(
 ):
     read, times = Sample.lines, itertools.count(1)
 
-    def lines(sample, folds):
+    def lines(sample):
         # First their characters are counted, then pieces are learnt.
         is_learning = next(times) == 2
-        for i, line in enumerate(read(sample, folds)):
+        for i, line in enumerate(read(sample)):
             if is_learning and i == 7:
                 raise error
             yield line
