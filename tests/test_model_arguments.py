@@ -4,7 +4,6 @@ import keras
 import pytest
 from small_models import make_model
 
-from keras_transformer.config import ModelConfig
 from keras_transformer.layers import Decoder, EncoderLayer
 from keras_transformer.model import Transformer
 from keras_transformer.runs.run_config import RunConfig
@@ -53,17 +52,3 @@ def test_an_unknown_preset_is_refused_with_the_known_ones():
     message = "`preset` to be one of base, A-h1, .* received 'bert'"
     with pytest.raises(ValueError, match=message):
         Transformer.from_preset("bert")
-
-
-@pytest.mark.parametrize(
-    "given, expected",
-    [
-        (dict(num_layers=5), [5, 5]),
-        (dict(num_layers=5, encoder_layers=3), [3, 5]),
-        (dict(num_layers=5, decoder_layers=2), [5, 2]),
-        (dict(encoder_layers=3, decoder_layers=2), [3, 2]),
-    ],
-)
-def test_what_is_not_said_of_a_stack_is_the_papers_n(given, expected):
-    config = ModelConfig(**given)
-    assert [config.layers_of(s) for s in ("encoder", "decoder")] == expected

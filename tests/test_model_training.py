@@ -95,21 +95,6 @@ def test_half_precision_trains_with_finite_numbers(policy):
         assert np.all(np.isfinite(weight.numpy())), weight.path
 
 
-def test_double_precision_trains_and_agrees_with_single():
-    single, double = (
-        make_model(num_layers=1),
-        make_model(dtype="float64", num_layers=1),
-    )
-    np.testing.assert_allclose(single(INPUTS), double(INPUTS), 1e-4, 1e-4)
-    found = []
-    for model in (single, double):
-        model.compile(Adam(), SmoothedCrossEntropy(0.1), jit_compile=False)
-        model.fit(INPUTS, TARGET, verbose=0)
-        found.append(model.train_on_batch(INPUTS, TARGET, return_dict=True))
-    for name in ("loss", "gradient_norm"):
-        assert found[0][name] == pytest.approx(found[1][name], rel=1e-3)
-
-
 def test_metrics_of_an_earlier_compile_are_forgotten():
     model = make_model()
     loss = SmoothedCrossEntropy()

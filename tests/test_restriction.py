@@ -3,38 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from small_models import SOURCE, TARGET_IN, make_model, model_of
-
-
-@pytest.fixture(scope="module")
-def restricted():
-    return model_of("restricted")  # To 3 positions.
-
-
-def test_a_restriction_as_long_as_the_sequences_changes_nothing(small_model):
-    # Sources of 4 tokens at most, targets of 6.
-    expected = small_model((SOURCE, TARGET_IN))
-    wide = make_model(restriction=6)
-    found = wide((SOURCE, TARGET_IN))
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    narrow = make_model(restriction=5)((SOURCE, TARGET_IN))
-    differs = ~np.isclose(narrow, expected, rtol=1e-3, atol=1e-3).all(-1)
-    # The sixth position alone sees less: all others, not the first.
-    assert differs[0].tolist() == [False] * 5 + [True]
-
-
-def test_attention_is_zero_outside_the_neighbourhood(restricted):
-    weights = restricted.attention_weights(SOURCE, TARGET_IN)
-    for name, length, seen in (
-        ("encoder", 4, lambda i, j: abs(i - j) < 3),
-        ("decoder", 6, lambda i, j: 0 <= i - j < 3),
-    ):
-        for of_layer in weights[name]:
-            # The first sentence has no padding.
-            for i, j in np.ndindex(length, length):
-                assert np.all((of_layer[0, :, i, j] > 0) == seen(i, j))
-            np.testing.assert_allclose(np.sum(of_layer, -1), 1.0, rtol=1e-5)
-    assert np.all(np.asarray(weights["cross"])[:, 0] > 0)
+from small_models import make_model
 
 
 def graph_bytes(model, side, length):

@@ -19,9 +19,7 @@ from simple_search import EOS, PAD, as_hypotheses, assert_same
 
 from keras_transformer.config import Sampling, Search
 from keras_transformer.decoding.beam_search import Shared, beam_search
-from keras_transformer.decoding.cached_steps import (
-    CachedSteps,
-)
+from keras_transformer.decoding.cached_steps import CachedSteps
 from keras_transformer.decoding.candidates import Rules
 from keras_transformer.decoding.sampling import sample
 
@@ -61,8 +59,7 @@ PREFIX = [[9, 9], [4, 0], [0, 0], [7, 0], [21, 1]]
                 (1, 4, LONG),
                 (19, 4, LONG),
                 (None, 1, {}),
-                (None, 4, {"no_repeat_ngram": 2, "banned_ids": (4, 5)}),
-                (None, 4, {"prefix": PREFIX}),
+                (None, 4, {"prefix": PREFIX, "no_repeat_ngram": 2}),
             )
         ),
     ],

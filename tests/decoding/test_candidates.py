@@ -96,33 +96,6 @@ def test_what_is_forbidden_lies_in_any_chunk(far, eos_id):
     check(rules, 6, ids, log_probs, logits)  # EOS may come now.
 
 
-def test_of_equal_candidates_the_first_beam_and_token_come_first():
-    rules = rules_of(beam_size=3)
-    logits = np.zeros([1, 3, 16 * 67], "float32")
-    log_probs = np.array([[-1.0, -1.0, -2.0]], "float32")
-    ids = np.zeros([1, 3, 4], "int64")
-    _, parents, tokens = find(rules, 3, ids, log_probs, logits, NO_PREFIX[:1])
-    others = [i for i in range(9) if i not in (PAD, BOS)][:6]
-    np.testing.assert_array_equal(parents, [[0] * 6])
-    np.testing.assert_array_equal(tokens, [others])
-
-
-def test_a_beam_without_numbers_leaves_the_others_theirs():
-    rules = rules_of(beam_size=3)
-    ids, log_probs, logits = inputs(rules, 16 * 67, seed=29)
-    broken = logits.copy()
-    broken[:, 2] = np.nan
-    fewer = log_probs.copy()
-    fewer[:, 2] = -np.inf
-
-    for found, expected in zip(
-        find(rules, 5, ids, log_probs, broken),
-        find(rules, 5, ids, fewer, logits),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(found, expected)
-
-
 # Few different values make many ties; sizes with large and small divisors.
 @given(
     size=st.sampled_from([7, 97, 1000, 16 * 251]),

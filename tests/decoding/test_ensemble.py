@@ -11,7 +11,6 @@ from small_models import make_model as random_model
 from small_models import randomise
 
 from keras_transformer.config import EOS_ID, Sampling, Search
-from keras_transformer.decoding.frozen_weights import Int8Weights, PackedWeights
 from keras_transformer.decoding.id_model import IdModel
 
 VOCAB = 11
@@ -123,23 +122,6 @@ def test_a_model_with_itself_finds_what_it_finds_alone(
     )
     np.testing.assert_array_equal(found.ids, expected.ids)
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("int8", [False, True])
-def test_an_ensemble_has_packed_weights_too(int8):
-    models = unlike_models()[:2]
-    options = Search(beam_size=3, max_extra_length=5)
-    plain = search(IdModel(models), SOURCE, options)
-    frozen = (Int8Weights if int8 else PackedWeights)(*models)
-    for source in (SOURCE, SOURCE[:1]):
-        found = search(IdModel(models, frozen), source, options)
-        scores = plain.scores[: len(source)]
-        if int8:
-            np.testing.assert_allclose(found.scores, scores, atol=0.1)
-            assert not np.array_equal(found.scores, scores)
-        else:
-            np.testing.assert_allclose(found.scores, scores, rtol=1e-5)
 
 
 def test_what_is_no_ensemble_is_refused():

@@ -155,31 +155,6 @@ def test_int8_zeros_give_zeros():
     np.testing.assert_array_equal(found, np.tile(bias.numpy(), (3, 1)))
 
 
-def test_an_int8_embedding_looks_up_and_predicts_with_the_same_numbers():
-    model = random_model()
-    table = model.embedding.table
-
-    def both(rows):
-        ids = tf.constant([[5, 0, 22], [1, 2, 3]])
-        looked_up = products_in_use().lookup(table, ids)
-        return looked_up, products_in_use().table_product(table, "float32")(
-            rows
-        )
-
-    graph = graph_of(both, Int8Weights(model), [None, 10])
-    rows = draw(4, 10)
-    looked_up, logits = graph(tf.constant(rows))
-
-    largest = 127 if devices.has("VNNI") else 63
-    of_table, units = rounded(table.numpy(), 1, largest)
-    np.testing.assert_allclose(
-        looked_up, (of_table * units)[[[5, 0, 22], [1, 2, 3]]], rtol=1e-6
-    )
-    of_rows, row_units = rounded(rows, 1, 127)
-    expected = (of_rows @ of_table.T) * row_units * units.T
-    np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-5)
-
-
 def search(model, frozen, options):
     return tf.function(
         lambda source: IdModel(model, frozen).search_ids(source, options),

@@ -7,9 +7,9 @@ import tensorflow as tf
 from keras_transformer import config
 from keras_transformer.config import Sampling, Search
 from keras_transformer.decoding.candidates import Rules
-from keras_transformer.decoding.sampling import keep_likeliest, sample
+from keras_transformer.decoding.sampling import sample
 
-PAD, UNK, BOS, EOS = config.PAD_ID, config.UNK_ID, config.BOS_ID, config.EOS_ID
+PAD, BOS, EOS = config.PAD_ID, config.BOS_ID, config.EOS_ID
 A, B, C, D = 4, 5, 6, 7
 V = 11
 DRAWS = 4_001
@@ -120,28 +120,6 @@ def test_rows_and_positions_are_drawn_independently():
     # Neighbouring rows: the pair (A, A) comes with the product of the two.
     pairs = (first[:-1] == A) & (first[1:] == A)
     assert abs(pairs.mean() - 0.16) < 4 * np.sqrt(0.16 * 0.84 / DRAWS)
-
-
-def test_the_nucleus_is_the_smallest_set_that_reaches_its_share():
-    # By hand, as Holtzman et al. (2020) define it: drop from the smallest.
-    draws = np.random.default_rng(0)
-    logits = draws.normal(0, 2, [13, 1, V]).astype("float32")
-    share = 0.7
-
-    weights, tokens = keep_likeliest(tf.constant(logits), Sampling(top_p=share))
-
-    for logits_of_row, kept, order in zip(
-        logits[:, 0], weights[:, 0].numpy(), tokens[:, 0].numpy(), strict=True
-    ):
-        probabilities = np.exp(logits_of_row.astype("float64"))
-        probabilities /= probabilities.sum()
-        nucleus = set(order[kept > 0])
-        mass = sum(probabilities[i] for i in nucleus)
-        smallest = min(nucleus, key=lambda i: probabilities[i])
-        assert mass >= share > mass - probabilities[smallest]
-        # No token outside is likelier than one inside.
-        others = set(range(V)) - nucleus
-        assert max(probabilities[list(others)]) <= probabilities[smallest]
 
 
 def test_a_score_is_that_of_the_plain_model_whatever_was_cut():

@@ -8,7 +8,6 @@ from small_models import make_model as random_model
 from keras_transformer.config import Search
 from keras_transformer.decoding.beam_search import beam_search
 from keras_transformer.decoding.cached_steps import CachedSteps
-from keras_transformer.decoding.candidates import CHUNK
 from keras_transformer.decoding.frozen_weights import Int8Weights, PackedWeights
 from keras_transformer.decoding.id_model import IdModel
 from keras_transformer.decoding.shortlist import Shortlist
@@ -59,25 +58,6 @@ def of_allowed_words(model, source, options, allowed, prefix=None):
         n_best=options.n_best,
         no_repeat_ngram=options.no_repeat_ngram,
     )
-
-
-def test_the_words_of_a_search_are_those_of_its_sources_and_of_all():
-    candidates = np.zeros([211, 3], int)
-    candidates[0] = [17, 23, 29]  # For every source.
-    candidates[5] = [41, 17, 0]
-    candidates[7] = [43, 47, 53]
-    candidates[11] = [59, 61, 67]
-    words = Shortlist(candidates).words(
-        tf.constant([[5, 7, 3], [5, 3, 0]]), tf.constant([[71, 0]])
-    )
-    expected = [0, 1, 2, 3, 17, 23, 29, 41, 43, 47, 53, 71]
-    np.testing.assert_array_equal(words.ids[:12], expected)
-    np.testing.assert_array_equal(words.ids[12:], 0)
-    np.testing.assert_array_equal(words.offsets[:12], 0)
-    np.testing.assert_array_equal(words.offsets[12:], -np.inf)
-    assert len(words.ids) == len(words.offsets) == 2 * CHUNK
-    places = words.places(tf.constant([[41, 3], [71, 0]]))
-    np.testing.assert_array_equal(places, [[7, 3], [11, 0]])
 
 
 @pytest.mark.parametrize(

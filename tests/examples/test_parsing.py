@@ -14,7 +14,6 @@ from nltk.tree import Tree
 from session_loader import Served
 
 from keras_transformer import __main__
-from keras_transformer.config import UserError
 from keras_transformer.data.pieces import read_symbols
 from keras_transformer.runs.run_config import RunConfig
 
@@ -150,8 +149,6 @@ def test_brackets_are_those_of_another_implementation(chance, size):
             "(S (NP XX )NP (VP XX )VP XX )S",
             (2, 4, 3, 0),
         ),
-        # A label that is wrong is a miss on both sides.
-        ("(S (NP (N a) (N b)))", "(S (VP XX XX )VP )S", (1, 2, 2, 0)),
         # The comma and the stop are out of the sentence: S 0-2 is S 0-2.
         (
             "(S (S (N a) (, ,) (N b)) (. .))",
@@ -164,10 +161,6 @@ def test_brackets_are_those_of_another_implementation(chance, size):
             "(VP XX (ADVP XX )ADVP )VP",
             (2, 2, 2, 1),
         ),
-        # An NP of an NP counts twice, and is found but once.
-        ("(NP (NP (N a)))", "(NP XX )NP", (1, 2, 1, 0)),
-        # Function tags do not count.
-        ("(S (NP-SBJ (N a)))", "(S (NP=2 XX )NP=2 )S", (2, 2, 2, 1)),
     ],
 )
 def test_brackets_are_counted_by_the_rules_of_evalb(gold, line, expected):
@@ -176,31 +169,10 @@ def test_brackets_are_counted_by_the_rules_of_evalb(gold, line, expected):
     assert counts == expected
 
 
-def test_a_split_of_no_trees_is_refused_before_any_is_drawn(tmp_path, capsys):
-    folder = tmp_path / "treebank"
-    assert grammar.main([str(folder), "--val", "0"]) == 2
-    assert "Expected --val above 0, received 0." in capsys.readouterr().err
-    assert not folder.exists()
-
-
-@pytest.mark.parametrize(
-    "content, message",
-    [
-        (b"(S (NN dog)", "Expected bracketed trees in UTF-8 in .*a.mrg, found"),
-        (b"(S (NN d\xff))", "Expected bracketed trees in UTF-8"),
-        (b"(S the (NN dog))", "Expected a tag for each word, such as .* 1 of"),
-        (b"\n", "Expected trees for train, found none; check the files."),
-        (None, "Expected a file of trees, cannot read .*a.mrg .No such file"),
-    ],
-)
-def test_what_is_no_treebank_is_one_sentence(
-    tmp_path, content, message, capsys
-):
+@pytest.mark.parametrize("content", [b"(S (NN d\xff))", b"(S the (NN dog))"])
+def test_what_is_no_treebank_is_one_sentence(tmp_path, content, capsys):
     path = tmp_path / "a.mrg"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(UserError, match=message):
-        prepare.write_split(tmp_path, "train", prepare.read_all([path]))
+    path.write_bytes(content)
     assert prepare.main([str(tmp_path), "--train", str(path)]) == 2
     assert capsys.readouterr().err.startswith("error: Expected ")
 
@@ -219,32 +191,17 @@ def test_a_split_has_sentences_lines_and_trees(tmp_path):
     read_symbols(tmp_path / "text" / "symbols.txt")
 
 
-def test_given_lines_are_scored(tmp_path, capsys):
+def test_given_lines_are_scored_and_drawn(tmp_path):
     gold, predicted = tmp_path / "gold", tmp_path / "predicted"
     gold.write_text(f"{GOLD}\n" * 3)
     predicted.write_text(f"{LINE}\n{LINE.replace('NP', 'X')}\n(S XX\n")
     argv = ["--gold", str(gold), "--predicted", str(predicted)]
-
-    code = score.main(
-        [*argv, "--json", str(tmp_path / "json"), "--by-length"]
-        + [str(tmp_path / "f1.png")]
-    )
-
-    assert code == 0
+    assert score.main([*argv, "--json", str(tmp_path / "json")]) == 0
     # Six constituents a tree, one of them wrong in the second.
     found = json.loads((tmp_path / "json").read_text())
     assert (found["matched"], found["gold"], found["predicted"]) == (11, 18, 12)
-    assert found["f1"] == pytest.approx(100 * 22 / 30)
-    assert "73.33  labelled F1\n     1  exact of 3" in capsys.readouterr().out
-    tree = str(tmp_path / "tree.png")
-    assert draw.main([tree, *argv]) == 0
-    for path in "f1.png", "tree.png":
-        assert (tmp_path / path).read_bytes().startswith(b"\x89PNG")
-    assert draw.main([tree, *argv, "--line", "3"]) == 2
-    assert "Expected a tree in line 3 of" in capsys.readouterr().err
-    predicted.write_text(f"{LINE}\n")
-    assert score.main(argv) == 2
-    assert "a line for each of 3 trees, found 1" in capsys.readouterr().err
+    assert draw.main([str(tmp_path / "tree.png"), *argv]) == 0
+    assert (tmp_path / "tree.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.example
@@ -289,10 +246,3 @@ def test_a_parser_is_trained_scored_and_exported(tmp_path, capsys, monkeypatch):
     )[:-1]
     source = served("score", source=["she sleeps ."], target=["(S XX )S"])
     assert source["num_tokens"].tolist() == [4]
-
-    # If the export exists already, nothing is parsed for it.
-    lines.unlink()
-    argv = ["--run-dir", "runs/grammar", "--export", "exported/grammar"]
-    assert score.main(argv) == 2
-    assert "grammar/1 exists already" in capsys.readouterr().err
-    assert not lines.exists()

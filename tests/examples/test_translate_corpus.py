@@ -3,16 +3,12 @@
 import os
 import pathlib
 import re
-import runpy
 import subprocess
 import sys
-import types
 
 import pytest
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "examples/beam/translate_corpus.py"
-# Beam's processes import the script by themselves.
-example = types.SimpleNamespace(**runpy.run_path(str(SCRIPT)))
 WORDS = "ein kleiner Hund läuft über die grüne Wiese und bellt laut".split()
 
 
@@ -80,35 +76,3 @@ def test_shards_come_back_in_order_from_two_processes(
     assert counts == dict(rows="68", blank="2", not_utf8="1", refused="0")
     loaded = re.findall(r"Process (\d+) has loaded", done.stderr)
     assert len(loaded) == len(set(loaded)) == 2
-
-
-class FakeModel:
-    """Refuses batches that hold a certain row."""
-
-    refusals = (ZeroDivisionError,)
-
-    def translate(self, rows):
-        if b"bad" in rows:
-            raise ZeroDivisionError
-        return [(row.upper(), -1.0, False) for row in rows]
-
-
-@pytest.fixture
-def translate():
-    function = example.Translate("nowhere", 3, 0, None)
-    function.model = FakeModel()
-    return lambda lines: next(function.process(((7, 11), lines)))
-
-
-def test_a_row_that_the_model_refuses_costs_no_other_row(translate):
-    shard, (block, answers) = translate([b"good", b"bad", b"fair", b"fine"])
-    assert (shard, block) == (7, 11)
-    assert answers == [
-        ("GOOD", -1.0),
-        ("", -float("inf")),
-        ("FAIR", -1.0),
-        ("FINE", -1.0),
-    ]
-    # No translation takes two lines or columns.
-    _, (_, answers) = translate([b"a\tb\nc\rd"])
-    assert answers == [("A B C D", -1.0)]

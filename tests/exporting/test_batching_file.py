@@ -30,7 +30,6 @@ def test_a_file_of_another_spelling_is_read(tmp_path):
     "text, said",
     [
         (None, "cannot read them"),
-        (b"", "found none"),
         (b"num_batch_threads { value: 0 }", "num_batch_threads { value: 0 }"),
         (b"max_batch_siz { value: 4 }", "did you mean max_batch_size"),
         (b"max_batch_size { value: four }", "max_batch_size { value: four }"),

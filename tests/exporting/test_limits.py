@@ -87,35 +87,4 @@ def test_a_prefix_beyond_the_limit_is_the_whole_translation(
     assert limit < LONGEST_TARGET
     expected = tokenizer.detokenize(prefix[None, :limit]).numpy()
     assert found["translation"].tolist() == expected.tolist()
-    (by_translator,) = small_translator.translate(
-        ["the dog"],
-        prefixes=[LONG_TEXT],
-        n_best=1,
-        beam_size=OPTIONS.beam_size,
-        length_penalty=OPTIONS.length_penalty,
-        max_source_length=LONGEST_SOURCE,
-    )
-    assert by_translator[0].text == expected[0].decode()
-    np.testing.assert_allclose(
-        found["score"], [by_translator[0].score], rtol=1e-4
-    )
     assert found["truncated"].tolist() == [False]
-
-
-def test_a_target_beyond_the_limit_is_scored_up_to_there(
-    served, small_translator
-):
-    tokenizer = small_translator.tokenizer
-    (ids,) = tokenizer.tokenize([LONG_TEXT])
-    kept = tokenizer.detokenize(ids[None, : LONGEST_TARGET - 1]).numpy()[0]
-    # Otherwise the text would not have the first ids of the long one.
-    assert tokenizer.tokenize([kept]).row_lengths() == [LONGEST_TARGET]
-
-    found = served("score", source=["dog"], target=[LONG_TEXT])
-
-    assert found["num_tokens"].tolist() == [LONGEST_TARGET]
-    np.testing.assert_allclose(
-        found["score"],
-        small_translator.score(["dog"], [kept.decode()], length_penalty=0.9),
-        rtol=1e-5,
-    )

@@ -15,7 +15,6 @@ from keras_transformer.config import UserError
 from keras_transformer.decoding import frozen_weights
 from keras_transformer.exporting import saved_model as serving
 from keras_transformer.machine import devices
-from keras_transformer.run import Run
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
 
@@ -153,16 +152,6 @@ def test_a_trained_model_in_8_bits_translates_and_scores_nearly_as_before(
     assert np.mean(close) > 0.95
 
 
-@pytest.mark.slow
-def test_what_multiplies_in_bfloat16_is_stored_so(
-    small_run, tmp_path, one_signature
-):
-    run = Run(small_run).using(precision="bfloat16")
-    path = run.export(tmp_path)
-    assert {dtype for _, dtype in stored(path)} == {"bfloat16"}
-    assert ModelCard.load(path).precision == "bfloat16"
-
-
 def test_weights_that_are_rounded_already_are_not_stored_as_if_not(
     small_translator, tmp_path
 ):
@@ -214,23 +203,6 @@ def test_a_tensorflow_without_them_says_so_before_anything_is_served(
     dataclasses.replace(card, operators=("_Elsewhere",)).save(path)
     with pytest.raises(UserError, match="with _Elsewhere for .* --portable"):
         Served(path)
-
-
-@pytest.mark.slow
-def test_an_old_processor_writes_what_every_processor_can_read(
-    small_translator, tmp_path, monkeypatch, one_signature
-):
-    processors = tmp_path / "cpuinfo"
-    processors.write_text("processor : 0\nflags\t\t: fpu avx2 fma avx512f\n")
-    monkeypatch.setattr(devices, "PROCESSORS", processors)
-    path = serving.export(
-        *(small_translator, tmp_path, 2, GREEDY),
-        precision="bfloat16",
-        card=sample_runs.CARD,
-    )
-    assert is_portable(path)
-    assert ModelCard.load(path).instructions == ()
-    assert Served(path)("serving_default", text=["the dog"])
 
 
 @pytest.mark.slow

@@ -121,11 +121,6 @@ def test_a_later_version_adapts_to_the_files_that_are_there(
     ]
 
 
-def test_a_name_that_no_url_can_hold_is_refused(tmp_path):
-    with pytest.raises(UserError, match="model name without / and :"):
-        Export(name="a:predict").planned(tmp_path)
-
-
 def test_another_batch_size_than_in_the_file_is_refused(tmp_path):
     # The server would not load a version whose warm-up is larger.
     (tmp_path / BATCHING).write_text(batching_text(8))

@@ -8,14 +8,12 @@ It holds
     hf/       a folder as Hugging Face has it, weights in all of their files
     npz/      a model as Marian writes it, trained with Marian's own positions
     expected.json  what `MarianMTModel` and `MarianTokenizer` make of hf/, and
-                   `MarianMTModel`, computing as Marian does, of npz/; and the
-                   logits of both without the decoder's last layer
+                   `MarianMTModel`, computing as Marian does, of npz/
 
 The weights are multiples of 1/256, which compress well. Widths are distinct
 primes, but for d_model, which is two heads of 11.
 """
 
-import copy
 import io
 import itertools
 import json
@@ -299,14 +297,6 @@ def expected(model, marian, tokenizer):
     }
 
 
-def shallower(model):
-    """The model without the decoder's last layer."""
-    model = copy.deepcopy(model)
-    model.model.decoder.layers = model.model.decoder.layers[:-1]
-    model.config.decoder_layers -= 1
-    return model
-
-
 def logits(model, batch, target):
     """Those of the first text and its target."""
     start = torch.tensor([[model.config.decoder_start_token_id, *target[:-1]]])
@@ -321,10 +311,7 @@ def logits(model, batch, target):
 
 def answers(model, tokenizer, batch, targets):
     """Logits and translations."""
-    found = {
-        "logits": logits(model, batch, targets[0]),
-        "shallower": logits(shallower(model), batch, targets[0]),
-    }
+    found = {"logits": logits(model, batch, targets[0])}
     with torch.no_grad():
         for name, beams in (("greedy", 1), ("beam", 4)):
             result = model.generate(

@@ -46,17 +46,10 @@ def refused(folder):
     return said
 
 
-def settings_file(folder):
-    (path,) = (*folder.glob("decoder.yml"), *folder.glob("data.yml"))
-    return path
-
-
-@pytest.mark.parametrize("kind", ["npz", "opennmt"])
 @pytest.mark.parametrize("bomb", [LAUGHS, MERGES])
-def test_aliases_are_not_written_out(copy_of, kind, bomb):
-    folder = copy_of(kind)
-    path = settings_file(folder)
-    path.write_text(f"{bomb}models: *a8\ndata: *a8\n")
+def test_aliases_are_not_written_out(copy_of, bomb):
+    folder = copy_of("npz")
+    (folder / "decoder.yml").write_text(f"{bomb}models: *a8\n")
     assert "write out what aliases stand for" in refused(folder)
 
 
@@ -64,8 +57,6 @@ def test_aliases_are_not_written_out(copy_of, kind, bomb):
     "kind, name, content",
     [
         ("npz", "opus.vocab.yml", DEEP),
-        ("opennmt", "data.yml", DEEP),
-        ("opennmt", "model_description.py", DEEP),
         ("opennmt", "model_description.py", "a" + ".a" * 60_000 + "()"),
         ("hf", "vocab.json", DEEP),
     ],
@@ -94,8 +85,6 @@ REMEMBERS = b"}r" + (300_000_000).to_bytes(4, "little") + b"."
     "content, is_zip, message",
     [
         (REMEMBERS, True, "remembers more than it holds"),
-        (REMEMBERS, False, "remembers more than it holds"),
-        (LISTS + b"}X\1\0\0\0wh\7s.", True, "else than named tensors"),
         (LISTS + b"}X\1\0\0\0wh\7s.\x80\2].", False, "else than named tensors"),
         # Not even to name the storage, whose key they are.
         (LISTS + STORAGE + b"h\7NK\1tQ.", True, "a storage has no name"),
@@ -144,13 +133,12 @@ def test_a_storage_that_is_named_often_is_read_once(copy_of, size):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
-def test_a_member_that_lies_about_its_size_does_not_inflate(copy_of, method):
+def test_a_member_that_lies_about_its_size_does_not_inflate(copy_of):
     folder = copy_of("hf")
     (folder / "model.safetensors").unlink()
     path = folder / "pytorch_model.bin"
     content = bytes(400 << 20)
-    with zipfile.ZipFile(path, "w", method, compresslevel=1) as file:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("a/data.pkl", content)
     archive = bytearray(path.read_bytes())
     # The size in the table of contents, which is at the end.
@@ -186,7 +174,7 @@ def test_settings_alone_make_no_large_model(copy_of, setting):
 )
 def test_no_line_of_a_file_elsewhere_is_told(copy_of, tmp_path, name, message):
     (tmp_path / "secret").write_text("password: 1234\n")
-    path = settings_file(copy_of("opennmt"))
+    path = copy_of("opennmt") / "data.yml"
     vocabulary = f"source_vocabulary: {name.format(elsewhere=tmp_path)}"
     text = path.read_text()
     path.write_text(re.sub("source_vocabulary: .*", vocabulary, text))
@@ -248,7 +236,6 @@ def test_a_tensor_is_a_view_of_its_storage(read_tensor):
     "opcodes, message",
     [
         (tensor(0, (2, 2), (-2, 2)), "reaches beyond its storage"),
-        (tensor(3, (2,), (1,)), "reaches beyond its storage"),
         (tensor(0, (2**31, 2**20), (0, 0)), "reaches beyond its storage"),
         # A view is no storage.
         (

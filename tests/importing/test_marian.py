@@ -10,8 +10,7 @@ import pickle
 import numpy as np
 import pytest
 import tensorflow as tf
-from imported_models import LANGUAGES, change_json, change_marian, check_logits
-from safetensors.numpy import load_file, save_file
+from imported_models import LANGUAGES, check_logits
 
 from keras_transformer.config import (
     PAD_ID,
@@ -239,42 +238,3 @@ def test_a_training_goes_on_from_it(originals, run_dir, expected):
     first = run.history()[0]
     assert np.isfinite(first["loss"]) and first["loss"] < 8
     assert run.translator().translate(["the small dog"])
-
-
-def cut_hugging_face(folder):
-    path = folder / "model.safetensors"
-    tensors = load_file(path)
-    kept = {n: a for n, a in tensors.items() if "decoder.layers.2." not in n}
-    assert len(kept) < len(tensors)
-    save_file(kept, path)
-    change_json(folder / "config.json", {"decoder_layers": 2})
-
-
-def cut_marian(folder):
-    change_marian(folder / "opus.npz", {"dec-depth": 2}, "decoder_l3_")
-
-
-# How the last of three layers is cut off.
-CUTS = {"hf": cut_hugging_face, "npz": cut_marian}
-
-
-@pytest.mark.parametrize("kind", CUTS)
-def test_logits_are_those_of_the_original_without_that_layer(
-    originals, copy_of, tmp_path, kind
-):
-    folder = copy_of(kind)
-    CUTS[kind](folder)
-    run_dir = run_directory.import_run(folder, tmp_path / "run", "en", "de")
-    translator = Run(run_dir).translator()
-    tokenizer = translator.tokenizer
-    vocabulary = json.loads((originals / "hf" / "vocab.json").read_text())
-    # Marian has no padding.
-    ours = {
-        vocabulary[piece]: i
-        for i, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size)))
-        if piece in vocabulary and (kind == "hf" or i != PAD_ID)
-    }
-    assert len(ours) > 50
-    expected = json.loads((originals / "expected.json").read_text())
-    answers = {"hf": expected, "npz": expected["marian"]}[kind]
-    check_logits(translator, expected, ours, answers["shallower"])

@@ -5,7 +5,6 @@ import shutil
 import numpy as np
 import pytest
 import sentencepiece
-import yaml
 from imported_models import LANGUAGES, change_json, change_marian
 from safetensors.numpy import load_file, save_file
 
@@ -15,7 +14,6 @@ from keras_transformer.run import Run
 from keras_transformer.runs.run_config import RunConfig
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:abc\n"
-UNREADABLE = "cannot be imported|is not a whole model"
 Q = "model.encoder.layers.0.self_attn.q_proj.weight"
 TABLE = "model.shared.weight"
 
@@ -35,21 +33,8 @@ NAMED = "checkpoint is not of a whole model"
     [
         ("hf", "source.spm", POINTER, "source.spm is a pointer of git-lfs"),
         ("npz", "decoder.yml", b"models: [1]\nvocabs: [a]", "1 is missing"),
-        (
-            *(
-                "npz",
-                "decoder.yml",
-                b"models: [opus.npz]\nvocabs: [a.yml, b.yml]",
-            ),
-            "its setting vocabs is",
-        ),
         ("opennmt", DATA, None, NAMED),
         ("opennmt", "checkpoint", b"\xff\xfe\0junk", NAMED),
-        (
-            *("opennmt", "model_description.py"),
-            b"model = lambda: opennmt.models.Transformer(num_heads=0)",
-            "expected its num_heads to be at least 1",
-        ),
     ],
 )
 def test_a_file_of_other_content_is_refused(
@@ -73,18 +58,12 @@ def test_a_part_of_a_sentencepiece_model_is_named(copy_of, part):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        (
-            dict(encoder_attention_heads=3, decoder_attention_heads=3),
-            "a multiple of `num_heads`, which is 3",
-        ),
         (dict(encoder_layers=4, decoder_layers=4), r"lacks .*coder.layers.3\."),
         (
             dict(encoder_ffn_dim=7, decoder_ffn_dim=7),
             r"weights encoder/.* ask for \(22, 7\)",
         ),
-        (dict(encoder_layers=0), "its setting encoder_layers is 0"),
         (dict(dropout="a"), "config.json .*its dropout .* received 'a'"),
-        (dict(activation_function="gelu"), "setting activation_function"),
         (dict(model_type="bart"), "exactly: its settings? .*model_type"),
     ],
 )
@@ -100,11 +79,6 @@ def test_settings_of_another_model_are_refused(copy_of, changes, message):
         (Q, lambda all: all[Q][:5], r"weights encoder.*\(22, 5\).* \(22, 22\)"),
         (Q, lambda all: all[Q] * np.nan, "weights encoder/layer_0.* NaN"),
         ("lm_head.weight", lambda all: all[TABLE] * 2, "its lm_head.weight"),
-        (
-            "model.encoder.layer_norm.weight",
-            lambda all: all[TABLE][0],
-            "it has encoder.layer_norm.weight",
-        ),
     ],
 )
 def test_weights_of_another_model_are_refused(copy_of, name, make, message):
@@ -120,7 +94,6 @@ def test_weights_of_another_model_are_refused(copy_of, name, make, message):
     [
         ({"right-left": True}, "its setting right-left"),
         ({"dec-depth": 2}, "it has decoder_l3_"),
-        ({"type": "s2s"}, "exactly: its settings? .*type"),
     ],
 )
 def test_a_marian_model_of_other_settings_is_refused(copy_of, changes, message):
@@ -183,14 +156,6 @@ def test_a_sentencepiece_model_can_be_the_vocabulary(copy_of):
             rows = imported.weights["embedding/table"][ids]
             np.testing.assert_array_equal(rows, table[theirs])
             assert ours.pieces(ids) == [spm.id_to_piece(i) for i in theirs]
-
-
-def test_odd_data_of_opennmt_is_refused(copy_of):
-    path = copy_of("opennmt") / "data.yml"
-    data = yaml.safe_load(path.read_text())
-    data["data"]["target_tokenization"] = {"type": "A", "params": "abc"}
-    path.write_text(yaml.safe_dump(data))
-    refuse(path.parent, UNREADABLE)
 
 
 def test_a_pattern_in_the_name_of_a_folder_is_named(originals, tmp_path):

@@ -160,17 +160,10 @@ def test_ctranslate2_translates_likewise(case, tmp_path):
 
 def test_a_folder_without_its_files_is_refused(tmp_path):
     folder = shutil.copytree(MODELS / "separate", tmp_path / "model")
-    refusals = [
-        ("de.vocab", "the file that target_vocabulary names"),
-        ("data.yml", "one .yml file with data: .* found none"),
-        ("model_description.py", "description.py is not the source of a"),
-    ]
-    for name, message in refusals:
-        kept = (folder / name).read_bytes()
-        (folder / name).unlink()
-        with pytest.raises(UserError, match=message):
-            run_directory.read(folder)
-        (folder / name).write_bytes(kept)
+    (folder / "data.yml").rename(folder / "data")
+    with pytest.raises(UserError, match="one .yml file with data: "):
+        run_directory.read(folder)
+    (folder / "data").rename(folder / "data.yml")
     assert run_directory.read(folder).model.num_heads == 3
     # A vocabulary of another model.
     with open(folder / "de.vocab", "a") as file:
@@ -205,10 +198,7 @@ def test_the_heads_are_those_of_the_description(tmp_path, source, heads):
     [
         (CATALOG.format("NMTMediumV1"), "model is 'NMTMediumV1', expected"),
         (ARGUMENTS.format("ffn_activation=tf.nn.gelu"), "ffn_activation is"),
-        (ARGUMENTS.format("a, b, 6, 512, 4, 2048"), "then names for all"),
         (ARGUMENTS.format("**params"), "then names for all"),
-        (ARGUMENTS.format("num_heads=HEADS"), "num_heads is .* a number"),
-        ("def model(:", "is not the source of a model"),
     ],
 )
 def test_another_model_is_refused_by_its_setting(tmp_path, source, message):
@@ -230,17 +220,10 @@ def test_the_end_of_a_source_is_what_the_data_says():
             read({name: controls})
 
 
-@pytest.mark.parametrize(
-    "tokenization",
-    [
-        None,
-        {"mode": "aggressive", "bpe_model_path": "bpe"},
-    ],
-)
-def test_a_tokenization_without_sentencepiece_is_refused(tokenization):
+def test_a_tokenization_without_sentencepiece_is_refused():
     data = {
         "source_vocabulary": "shared.vocab",
-        "source_tokenization": tokenization,
+        "source_tokenization": {"mode": "aggressive", "bpe_model_path": "bpe"},
     }
     with pytest.raises(UserError, match="in the data's source_tokenization"):
         opennmt.read_side(data, "source", MODELS / "shared")

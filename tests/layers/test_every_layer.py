@@ -66,26 +66,6 @@ def test_a_layer_comes_back_from_its_config(kind):
         assert again.settings == LAYERS[kind]
 
 
-@pytest.mark.parametrize(
-    "policy", ["mixed_float16", "mixed_bfloat16", "float16", "float64"]
-)
-@pytest.mark.parametrize(
-    "kind", [MultiHeadAttention, FeedForward, EncoderLayer, DecoderLayer]
-)
-def test_a_layer_computes_in_the_dtype_of_its_policy(kind, policy):
-    settings = dict(HEADS, ffn_dim=11)
-    if kind in (MultiHeadAttention, FeedForward):
-        settings = LAYERS[kind]
-    layer = kind(**settings, dtype=policy)
-    x = np.ones((2, 4, 10), "float32")
-    inputs = [x] if kind in (FeedForward, EncoderLayer) else [x, x]
-    output = layer(*inputs, training=True)
-    compute = policy.removeprefix("mixed_")
-    assert keras.backend.standardize_dtype(output.dtype) == compute
-    kept = "float32" if policy.startswith("mixed_") else policy
-    assert {weight.dtype for weight in layer.trainable_weights} == {kept}
-
-
 @pytest.mark.parametrize("kind", [MultiHeadAttention, *STACKS])
 @pytest.mark.parametrize("is_built", [False, True])
 def test_a_batch_without_time_is_refused_by_what_attends(kind, is_built):

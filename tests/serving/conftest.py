@@ -53,16 +53,6 @@ class Visit:
         """Wait until the page shows the details of the chosen sentence."""
         self.page.locator("#closer:not(.stale)").wait_for()
 
-    def go_behind_a_proxy(self, path):
-        """Open the page as a proxy hands it on below a path."""
-        root = self.page.url
-
-        def hand_on(route):
-            route.continue_(url=route.request.url.replace(root + path, root))
-
-        self.page.route(f"{root}{path}**", hand_on)
-        self.page.goto(root + path)
-
     def questions(self):
         """Texts asked for as a whole from now on."""
         texts = []

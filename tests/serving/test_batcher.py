@@ -68,23 +68,6 @@ async def test_a_batch_of_long_texts_has_few_of_them():
     assert found == [[b"z"] * 5, [b"x"] * 2, [b"x"], [b"y"], [b"y"]]
 
 
-async def test_the_oldest_goes_first_with_those_of_nearest_length():
-    model, batcher = StillModel(is_open=False), Batcher(BATCHING)
-    first = asking(batcher, model, "x", "x", "x")
-    await begun(model)
-    others = [
-        asking(batcher, model, text)
-        for text in ("12345", "1", "1234567", "1234", "123")
-    ]
-    await asyncio.sleep(0.05)
-    model.gate.set()
-    await asyncio.gather(first, *others)
-    _, second, third = model.batches
-    # 5, and of 1, 7, 4 and 3 the nearest: 4, then 7 before 3, being older.
-    assert second == [b"12345", b"1234", b"1234567"]
-    assert third == [b"1", b"123"]
-
-
 async def test_a_large_request_comes_back_in_order_and_lets_others_between():
     texts = [f"{i:0{1 + i % 5}d}" for i in range(17)]
     model, batcher = StillModel(is_open=False), Batcher(BATCHING)

@@ -100,41 +100,6 @@ def test_a_thousand_sentences_pasted_come_back_each_in_its_line(visit):
         assert opened.page.locator(view).evaluate("view => view.scrollTop") > 0
 
 
-def test_no_model_gets_a_text_that_was_written_for_another(visit):
-    opened = visit()
-    opened.field.fill("ein Hund")
-    opened.wait_for("dog a")
-    opened.go_behind_a_proxy("models/fr/")
-    opened.page.locator("#card").wait_for()
-    assert opened.field.input_value() == ""
-    opened.page.go_back()
-    opened.wait_for("dog a")
-
-
-def test_waits_grow_until_one_wants_to_know_now(visit):
-    def prepare(page):
-        page.add_init_script("Math.random = () => 0.5")
-        page.clock.install(time=0)
-
-    opened = visit(prepare, expected="ERR_CONNECTION_REFUSED")
-    opened.page.clock.pause_at(60_000)
-    questions = opened.questions()
-    opened.page.route(QUESTION, lambda route: route.abort("connectionrefused"))
-    opened.field.fill("ein Hund")
-    opened.page.clock.run_for(300)
-    for i, seconds in enumerate([1, 2, 4, 8, 15, 15]):
-        opened.page.get_by_text(f"trying again in {seconds} s.").wait_for()
-        assert len(questions) == i + 1
-        opened.page.clock.run_for(1_000 * seconds - 1)
-        assert len(questions) == i + 1
-        with opened.page.expect_event("requestfailed"):
-            opened.page.clock.run_for(1)
-    opened.page.unroute(QUESTION)
-    opened.page.get_by_role("button", name="Try now").click()
-    opened.wait_for("dog a")
-    assert opened.status.text_content() == ""
-
-
 def test_a_busy_server_is_asked_again_when_it_says(visit):
     opened = visit(lambda page: page.clock.install(time=0), expected="503")
     opened.page.clock.pause_at(60_000)
@@ -261,24 +226,6 @@ def test_everything_is_done_with_a_keyboard(visit):
     assert focused("textContent") == "small"
 
 
-def test_the_translation_can_be_copied(visit):
-    permissions = ["clipboard-read", "clipboard-write"]
-    opened = translated(visit, permissions=permissions)
-    opened.page.get_by_role("button", name="Copy").click()
-    opened.page.get_by_role("button", name="Copied").wait_for()
-    copied = opened.page.evaluate("navigator.clipboard.readText()")
-    assert copied == "dog. small Ein\nlamp. Die"
-
-
-def test_a_screen_reader_hears_the_translation(visit):
-    opened = translated(visit, "Ein Hund.")
-    opened.page.get_by_role("status").get_by_text("dog. Ein").wait_for()
-    languages = {"#text": "de", "#translation": "en", "#hypotheses": "en"}
-    for selector, language in languages.items():
-        found = opened.page.locator(selector).get_attribute("lang")
-        assert found == language
-
-
 def test_axe_finds_nothing_that_hinders_people(visit):
     opened = translated(visit)
     opened.output.locator(".word").first.hover()
@@ -287,12 +234,6 @@ def test_axe_finds_nothing_that_hinders_people(visit):
         opened.page.set_viewport_size({"width": width, "height": 720})
         found = Axe().run(opened.page)
         assert found.violations_count == 0, found.generate_report()
-
-
-def test_an_empty_hypothesis_that_has_no_score_is_shown(visit):
-    prepare = answers("Ein Hund", "", score=None)
-    opened = translated(visit, "Ein Hund", prepare=prepare)
-    assert opened.page.inner_text("#hypotheses") == "(empty)\t−∞"
 
 
 def test_text_from_the_right_is_set_from_the_right(visit):

@@ -2,8 +2,8 @@
 
 A program of its own, because logical devices and workers must be set before
 TensorFlow starts: python tests/support/fit_replicas.py OUTPUT STRATEGY WAYS.
-STRATEGY is none, one device, mirrored (two of them) or worker, with TF_CONFIG
-set; OUTPUT is a folder that gets WAY.npz for each way, or each of `WAYS`.
+STRATEGY is none, mirrored (two devices) or worker, with TF_CONFIG set; OUTPUT
+is a folder that gets WAY.npz for each way, or each of `WAYS`.
 """
 
 import pathlib
@@ -16,7 +16,6 @@ from local_workers import split_processor
 from small_models import randomise
 
 import keras_transformer as kt
-from keras_transformer.training import workers
 
 VOCAB, ROWS, BATCH = 29, 21, 5
 
@@ -54,11 +53,6 @@ def compiled(model, optimizer=None, **options):
         **options,
     )
     return model
-
-
-def number(variable):
-    """A local replica's value of a variable without aggregation."""
-    return keras.ops.convert_to_numpy(variable.value)
 
 
 def results(model, history, **others):
@@ -147,43 +141,6 @@ def fit_on_batches_of_texts(strategy, folder):
     return found
 
 
-class EndAtSecondStep(keras.callbacks.Callback):
-    """Ends `fit`; counts how often each step waits for a number of its devices.
-
-    Before the first step it reads a number itself.
-    """
-
-    def on_train_begin(self, logs=None):
-        # bool(), float() and the like all call this.
-        self.tensor = type(tf.constant(0)).__mro__[1]
-        self.read = self.tensor._numpy
-        self.reads = []
-
-    def on_train_batch_begin(self, batch, logs=None):
-        def counted(tensor):
-            self.reads[-1] += 1
-            return self.read(tensor)
-
-        self.reads.append(0)
-        self.tensor._numpy = counted
-        if not batch:
-            float(tf.constant(0.0))
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.tensor._numpy = self.read
-        self.model.stop_training = batch >= 1
-
-
-def end_by_a_callback(strategy, folder):
-    with strategy.scope():
-        model = make_model()
-        model.compile("adam", kt.SmoothedCrossEntropy())
-    data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(BATCH)
-    end = EndAtSecondStep()
-    model.fit(workers.share_rows(strategy, data), verbose=0, callbacks=[end])
-    return {"updates": number(model.optimizer.iterations), "reads": end.reads}
-
-
 def refuse(strategy, folder):
     """The refusals of `compile`."""
     outside = keras.optimizers.SGD()
@@ -206,7 +163,6 @@ WAYS = {
     "with callbacks": fit_with_callbacks,
     "clipped": fit_clipped,
     "on batches of texts": fit_on_batches_of_texts,
-    "ended by a callback": end_by_a_callback,
     "refused": refuse,
 }
 
@@ -217,8 +173,6 @@ def make_strategy(name):
         return tf.distribute.MultiWorkerMirroredStrategy()
     if name == "none":
         return tf.distribute.get_strategy()
-    if name == "one device":
-        return tf.distribute.OneDeviceStrategy("CPU:0")
     split_processor()
     return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 

@@ -2,18 +2,9 @@
 
 import functools
 
-import keras
 import numpy as np
 
-from keras_transformer.layers import TiedEmbedding
-from keras_transformer.losses import (
-    Perplexity,
-    SmoothedCrossEntropy,
-    TokenAccuracy,
-    tied_cross_entropies,
-)
 from keras_transformer.model import Transformer
-from keras_transformer.optimizers import TransformerSchedule
 
 # Distinct primes, so that no swapped axis goes unseen; only d_model is even.
 SIZES = dict(
@@ -170,61 +161,3 @@ def paper_weights(model, read=numpy64):
 
 def _norm(layer, read):
     return {"gain": read(layer.gamma), "bias": read(layer.beta)}
-
-
-def model_wing_model():
-    """One layer, since JAX compiles every operation before it runs."""
-    return make_model(num_layers=1, name="transformer")
-
-
-def model_wing_results(weights):
-    """Compute the model wing's results from `weights`, on any Keras backend.
-
-    Args:
-        weights: A mapping from the paths of `model_wing_model`'s weights.
-
-    Returns:
-        Arrays by name: the logits of the batch, and those where a position
-        sees its neighbours alone; those of cached steps for two beams; the
-        loss and metrics of one training step by plain gradient descent; and
-        the weights after it, by path.
-    """
-    model = model_wing_model()
-    for weight in model.weights:
-        weight.assign(weights[weight.path])
-    results = {"logits": model.predict_on_batch((SOURCE, TARGET_IN))}
-    restricted = make_model(num_layers=1, restriction=2)
-    restricted.set_weights(model.get_weights())
-    results["restricted"] = restricted((SOURCE, TARGET_IN))
-    memory, source_mask = model.encode(SOURCE)
-    cross, cache = model.cross_keys_values(memory), model.empty_cache(3)
-    steps = []
-    for t in range(2):
-        ids = np.stack([TARGET_IN[:, t], TARGET_IN[:, t + 2]], axis=1)
-        logits, cache = model.decode_step(ids, t, cache, cross, source_mask)
-        steps.append(np.asarray(logits))
-    results["steps"] = np.stack(steps)
-    # By the mask that Keras attaches to the output of an embedding.
-    embedding = TiedEmbedding(SIZES["vocab_size"], SIZES["d_model"], True)
-    embedding.build()
-    embedding.table.assign(weights[model.embedding.table.path])
-    results["masked"] = np.asarray(model.encoder(embedding(SOURCE)))[
-        SOURCE != 0
-    ]
-    results["tied_losses"] = tied_cross_entropies(
-        TARGET,
-        model.features((SOURCE, TARGET_IN)),
-        model.embedding.table,
-        0.1,
-    )[0]
-    # A rate of 10 ** 6 * 10 ** -0.5 * 4000 ** -1.5 = 1.25 in the first step:
-    # what differs between gradients differs between weights.
-    model.compile(
-        keras.optimizers.SGD(TransformerSchedule(10, scale=1e6)),
-        SmoothedCrossEntropy(0.1),
-        metrics=[TokenAccuracy(), Perplexity()],
-    )
-    history = model.fit((SOURCE, TARGET_IN), TARGET, batch_size=3, verbose=0)
-    results |= {name: values[0] for name, values in history.history.items()}
-    results |= {weight.path: weight.numpy() for weight in model.weights}
-    return {name: np.asarray(value) for name, value in results.items()}

@@ -63,14 +63,6 @@ def test_bytes_are_read_as_the_characters_they_are(opened):
         assert strip.get_attribute("dir") == "rtl"
 
 
-def test_words_without_spaces_are_put_together(opened):
-    pieces = ["▁今", "日", "は", *byte_pieces("東")[1:], "京", "に", "▁A", "b"]
-    page = opened(make_explanation(source=pieces, source_length=11).to_html())
-    choose(page, "Words")
-    words = page.locator(".strip").first.locator(".token").all_inner_texts()
-    assert words == ["今日", "は", "東京", "に", "Ab", "</s>"]
-
-
 def test_a_source_that_was_cut_is_said_to_be(opened, explanation):
     cut = make_explanation(truncated=True).to_html()
     for scripts in (True, False):
@@ -94,23 +86,6 @@ def test_an_empty_translation_or_text_can_be_looked_at(opened):
     choose(page, "Encoder")
     choose(page, "Hide the end token")
     assert page.get_by_text("Only the end token is there").is_visible()
-
-
-def test_a_search_without_any_hypothesis_left_shows_its_tree(opened):
-    made = make_explanation()
-    nodes = [
-        node._replace(fate=Fate.PRUNED, ends_with="", rank=-1)
-        for node in made.nodes
-    ]
-    died = dataclasses.replace(
-        made, nodes=nodes, translations=[""], leaves=[-1]
-    )
-    page = opened(died.to_html())
-    assert "no hypothesis left" in page.locator(".hypotheses").inner_text()
-    assert page.get_by_text("No step was taken").is_visible()
-    page.locator(".node").nth(5).click()
-    tokens = page.locator(".strip").nth(1).locator(".token")
-    expect(tokens).to_have_count(1)
 
 
 def test_a_page_of_the_base_model_opens(opened):
@@ -158,19 +133,6 @@ def test_viewers_on_one_page_do_not_know_each_other(opened, explanation):
     choose(viewers.nth(0), "Words")
     after = [strip.inner_text() for strip in strips]
     assert after[0] != before[0] and after[1:] == before[1:]
-    # Names that a window has here, and an empty one has not.
-    assert (
-        page.evaluate(
-            """() => {
-              const names = Object.getOwnPropertyNames(window);
-              const frame = document.createElement("iframe");
-              document.body.append(frame);
-              const usual = Object.getOwnPropertyNames(frame.contentWindow);
-              return names.filter(name => !usual.includes(name));
-            }"""
-        )
-        == []
-    )
 
 
 def test_a_notebook_may_insert_it_later(opened, explanation):

@@ -1,9 +1,10 @@
 """Compute with the model wing on the Keras backend that KERAS_BACKEND names.
 
 A program of its own, because Keras has one backend a process:
-KERAS_BACKEND=torch python tests_torch/run_model_wing.py FOLDER
+KERAS_BACKEND=jax python tests/support/run_model_wing.py FOLDER [MODEL.keras]
 
-Writes FOLDER/results.npz and FOLDER/model.keras.
+Writes FOLDER/results.npz and FOLDER/model.keras; computes with another
+backend's MODEL.keras too.
 """
 
 import os
@@ -18,22 +19,28 @@ if os.environ["KERAS_BACKEND"] != "tensorflow":
 import keras
 import numpy as np
 from keras import ops
-from small_models import SOURCE, TARGET, TARGET_IN, make_model
+from small_models import SIZES, SOURCE, TARGET, TARGET_IN, make_model
 
 # All of the wing, in case the model leaves a part of it out.
 from keras_transformer import (  # noqa: F401
+    config,
+    keras_internals,
     layers,
     losses,
     masks,
     model,
+    replicas,
 )
 from keras_transformer.optimizers import Adam, TransformerSchedule
 
+INPUTS = (SOURCE, TARGET_IN)
 
-def logits(changes):
+
+def logits(**changes):
     """The logits of the batch; `changes` to the model's arguments."""
+    # One layer, since JAX compiles every operation before it runs.
     one = make_model(num_layers=1, name="transformer", **changes)
-    return ops.cast(one((SOURCE, TARGET_IN), training=False), "float32")
+    return ops.cast(one(INPUTS, training=False), "float32")
 
 
 def cached_steps(one):
@@ -46,45 +53,14 @@ def cached_steps(one):
         yield found
 
 
-class Tied(keras.layers.Layer):
-    """The loss in one with the product, of features and a table to learn."""
-
-    def __init__(self, features, table):
-        super().__init__()
-        self.features = self.add_weight(shape=features.shape)
-        self.table = self.add_weight(shape=table.shape)
-        self.features.assign(features)
-        self.table.assign(table)
-
-    def call(self, target):
-        found = losses.tied_cross_entropies(
-            target, self.features + 0.0, self.table, 0.1
-        )[0]
-        # Each token weighs otherwise, so that no gradient is mistaken for
-        # another's.
-        return found * ops.reshape(
-            ops.arange(1, 1 + ops.size(found), dtype="float32"), found.shape
-        )
-
-
-def tied_step(one):
-    """The tied losses, and what one step of descent makes of their inputs."""
-    tied = Tied(
-        ops.convert_to_numpy(one.features((SOURCE, TARGET_IN))),
-        ops.convert_to_numpy(one.embedding.table),
+def masked(one):
+    """By the mask that Keras attaches to the output of an embedding."""
+    embedding = layers.TiedEmbedding(
+        SIZES["vocab_size"], SIZES["d_model"], True
     )
-    one_batch = keras.Sequential([tied])
-    one_batch.compile(
-        keras.optimizers.SGD(1.0), loss=lambda _, found: ops.sum(found)
-    )
-    before = tied(TARGET)
-    # In order: the features are of these rows.
-    one_batch.fit(TARGET, TARGET, batch_size=3, shuffle=False, verbose=0)
-    return {
-        "tied_losses": before,
-        "tied_features": tied.features,
-        "tied_table": tied.table,
-    }
+    embedding.build()
+    embedding.table.assign(one.embedding.table)
+    return ops.convert_to_numpy(one.encoder(embedding(SOURCE)))[SOURCE != 0]
 
 
 def training_step(one):
@@ -96,7 +72,7 @@ def training_step(one):
         losses.SmoothedCrossEntropy(0.1),
         metrics=[losses.TokenAccuracy(), losses.Perplexity()],
     )
-    history = one.fit((SOURCE, TARGET_IN), TARGET, batch_size=3, verbose=0)
+    history = one.fit(INPUTS, TARGET, batch_size=3, verbose=0)
     found = {name: values[0] for name, values in history.history.items()}
     return found | {f"after/{w.path}": w for w in one.weights}
 
@@ -109,32 +85,33 @@ def losses_of_training():
         Adam(TransformerSchedule(10, 20)),
         losses.SmoothedCrossEntropy(0.1),
     )
-    batch = (SOURCE, TARGET_IN), TARGET
-    history = one.fit(*batch, batch_size=3, epochs=40, verbose=0)
+    history = one.fit(INPUTS, TARGET, batch_size=3, epochs=40, verbose=0)
     return history.history["loss"]
 
 
-def main(folder):
+def main(folder, other=None):
     one = make_model(num_layers=1, name="transformer")
     results = {f"before/{w.path}": ops.copy(w) for w in one.weights}
     results |= {
-        "logits": logits({}),
-        "logits_learned": logits({"positions": "learned"}),
-        "logits_bfloat16": logits({"dtype": "mixed_bfloat16"}),
+        "logits": logits(),
+        "logits_learned": logits(positions="learned"),
+        "logits_restricted": logits(restriction=2),
+        "logits_bfloat16": logits(dtype="mixed_bfloat16"),
+        "masked": masked(one),
         "steps": ops.stack(list(cached_steps(one))),
-        **tied_step(one),
         **training_step(one),
         "training": np.array(losses_of_training()),
     }
     one.save(folder / "model.keras")
+    loaded = keras.saving.load_model(other or folder / "model.keras")
     np.savez(
         folder / "results.npz",
         **{name: ops.convert_to_numpy(x) for name, x in results.items()},
-        logits_saved=ops.convert_to_numpy(one((SOURCE, TARGET_IN))),
+        logits_loaded=ops.convert_to_numpy(loaded(INPUTS)),
         backend=keras.backend.backend(),
         tensorflow=sys.modules.get("tensorflow") is not None,
     )
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]))
+    main(*map(pathlib.Path, sys.argv[1:]))
