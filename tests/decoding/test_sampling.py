@@ -14,7 +14,7 @@ A, B, C, D = 4, 5, 6, 7
 V = 11
 DRAWS = 4_001
 # 99.9th percentiles of chi-square by degrees of freedom, from the usual table.
-CHI_SQUARE = {1: 10.83, 2: 13.82, 3: 16.27, 4: 18.47, 5: 20.52}
+CHI_SQUARE = {0: 1e-9, 1: 10.83, 2: 13.82, 3: 16.27, 4: 18.47, 5: 20.52}
 
 
 def row(**probabilities):
@@ -94,6 +94,7 @@ def assert_drawn_from(observed, expected):
         # The temperature comes first: 0.16 + 0.09 of 0.285 reach 0.87.
         ({"temperature": 0.5, "top_p": 0.87}, row(A=0.64, B=0.36)),
         ({"top_k": 1_000}, FOLLOW[BOS]),
+        ({"top_k": 1}, row(A=1.0)),
     ],
 )
 def test_the_first_token_is_drawn_with_its_exact_probability(options, expected):

@@ -87,7 +87,6 @@ def backwards(place, count):
         ("(<b>yes</b>) sir", "SIR (<b>YES</b>)"),
         # Half a word is a word.
         ("<b>un</b>able to", "TO <b>UNABLE</b>"),
-        ("<b>f(</b><i>x</i>) to", "TO <b>F(X)</b><i></i>"),
         # An empty element goes before the word that it was before.
         ("one <img src=a> two three", "THREE <img src=a> TWO ONE"),
         # Or after the word that it follows.
