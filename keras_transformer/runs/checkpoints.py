@@ -144,11 +144,11 @@ def forget_best(run_dir: str | os.PathLike, standing: Standing) -> None:
 
 
 def find_best(
-    run_dir: str | os.PathLike, standing: Standing
+    run_dir: str | os.PathLike, standing: Standing | None
 ) -> tuple[pathlib.Path, Progress] | None:
     """Find the weights of the best validation, unless they are damaged."""
     for path in list_checkpoints(run_dir, "best"):
-        if step_of(path) == standing.best:
+        if standing and step_of(path) == standing.best:
             if not _damage(path):
                 return path, Progress.of(_read_state(path))
             logger.warning("Skipping the best weights, damaged: %s.", path)

@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -45,12 +45,14 @@ from keras_transformer.training.preparation import (
     read_prepared,
 )
 from keras_transformer.training.request import Session
-from keras_transformer.training.validation import Patience, Validation
+from keras_transformer.training.validation import Validation, reached
 
 # One training at a time, since it sets the process's seeds.
 _training = threading.Lock()
 # Several workers ask each other so seldom whether to stop, in updates.
 STOP_EVERY = 10
+# The wish of one that was told to end: more than the sum of all others.
+TOLD = 1_000_000
 
 logger = logging.getLogger("keras_transformer")
 
@@ -67,25 +69,21 @@ class Training:
     plan: BatchPlan
     model: Transformer
     start: Progress
-    patience: Patience
 
     @property
     def run(self) -> RunConfig:
         """The configuration of the run."""
         return self.session.run
 
-    def limits(self) -> list[str]:
+    def limits(self, now: Progress) -> list[str]:
         """Name the settings that let it take no more step."""
-        recipe, start = self.run.training, self.start
-        minutes, target = self.session.minutes, recipe.target_bleu
-        bleu = (start.figures or {}).get("bleu", -1.0)
-        reached = {
-            "steps": start.step >= recipe.steps,
-            "minutes": minutes and start.seconds >= 60 * minutes,
-            "target_bleu": target is not None and bleu >= target,
-            "patience": self.patience.is_over,
+        recipe, minutes = self.run.training, self.session.minutes
+        is_reached = {
+            "steps": now.step >= recipe.steps,
+            "minutes": minutes and now.seconds >= 60 * minutes,
+            **reached(recipe, now),
         }
-        return [name for name, is_reached in reached.items() if is_reached]
+        return [name for name, over in is_reached.items() if over]
 
     def must_validate_first(self) -> bool:
         """Tell whether a kill came between a checkpoint and its validation."""
@@ -94,21 +92,22 @@ class Training:
         if not step or averaging.final_result(self.session.run_dir):
             return False
         is_due = step % self.run.training.validation_steps == 0
-        return self.start.figures is None and bool(is_due or self.limits())
+        return self.start.figures is None and bool(
+            is_due or self.limits(self.start)
+        )
 
 
 @dataclasses.dataclass(eq=False)
 class Stop:
-    """Whether to end after the running step: on a signal, or when time is up.
+    """Whether Ctrl-C, SIGTERM or SIGHUP has asked a training to end.
 
-    Inside `listening`, which also covers validations before and after steps,
-    the first Ctrl-C, SIGTERM or SIGHUP lets the step end, so that a checkpoint
-    can be written. A second Ctrl-C raises `KeyboardInterrupt` at once, as
-    usual; a second SIGTERM or SIGHUP ends the process.
+    Inside `listening`, the first one lets the running step end where there are
+    steps, so that a checkpoint can be written; elsewhere there is nothing to
+    save. A second Ctrl-C raises `KeyboardInterrupt` at once, as usual; a second
+    SIGTERM or SIGHUP ends the process.
     """
 
-    minutes: float | None = None  # Of training in all; None for no limit.
-    wanted: bool = False  # Set to end as if time were up.
+    has_steps: bool = False  # Validations before and after them included.
 
     def __post_init__(self) -> None:
         # What was received; SIGTERM also stands for the end of another worker.
@@ -117,7 +116,7 @@ class Stop:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Note signals until the block ends."""
+        """Note signals until the block ends; then end as the first one asks."""
         # Python gives signals only to the main thread.
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -129,26 +128,31 @@ class Stop:
         finally:
             for number, handler in self.handlers.items():
                 signal.signal(number, handler)
+        self._end()
 
     def _note(self, number: int, frame: types.FrameType | None) -> None:
         self.signal = signal.Signals(number)
-        logger.info("%s: ending after this step.", self.signal.name)
+        when = " after this step" if self.has_steps else ""
+        logger.info("%s: ending%s.", self.signal.name, when)
         # A notebook's kernel outlives any number of Ctrl-C.
         is_ctrl_c = number == signal.SIGINT
         second = self.handlers[self.signal] if is_ctrl_c else signal.SIG_DFL
         signal.signal(number, second)
+        if not self.has_steps:
+            self._end()
 
-    def is_due(self, now: Progress) -> bool:
-        """Return whether this worker has a reason to end."""
-        over = self.minutes and now.seconds >= 60 * self.minutes
-        return bool(self.signal or over or self.wanted)
+    def _end(self) -> None:
+        if self.signal == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self.signal:
+            raise SystemExit(0)
 
 
 def train(session: Session) -> None:
     """Train or resume, on this machine or as one of several.
 
     It ends with `KeyboardInterrupt` or `SystemExit` after Ctrl-C or SIGTERM,
-    and a checkpoint.
+    and a checkpoint where there were steps.
     """
     if averaging.is_slim(session.run_dir):
         _say_it_is_over(session)
@@ -161,18 +165,18 @@ def train(session: Session) -> None:
             "process's seeds, received a second one; wait until the first "
             "ends, or start another process."
         )
+    stop = Stop()
     try:
-        with exhaustion.explained(session.less_memory, session.run_dir):
-            stopped = _train_alone_or_together(session)
+        with (
+            exhaustion.explained(session.less_memory, session.run_dir),
+            stop.listening(),
+        ):
+            _train_alone_or_together(session, stop)
     finally:
         _training.release()
-    if stopped == signal.SIGINT:
-        raise KeyboardInterrupt
-    if stopped:
-        raise SystemExit(0)
 
 
-def _train_alone_or_together(session: Session) -> signal.Signals | None:
+def _train_alone_or_together(session: Session, stop: Stop) -> None:
     """Join the other workers, if any; as the chief, hold the run directory."""
     strategy = workers.make_strategy(session.strategy)
     held: contextlib.AbstractContextManager = contextlib.nullcontext()
@@ -184,9 +188,8 @@ def _train_alone_or_together(session: Session) -> signal.Signals | None:
         workers.lost_worker_told(strategy),
         keras_internals.gradients_forgotten(),
     ):
-        stopped = _train(session, strategy)
+        _train(session, strategy, stop)
         workers.end_together(strategy)
-    return stopped
 
 
 def _say_it_is_over(session: Session) -> None:
@@ -209,9 +212,9 @@ def _say_it_is_over(session: Session) -> None:
 
 
 def _train(
-    session: Session, strategy: tf.distribute.Strategy
-) -> signal.Signals | None:
-    """Prepare, restore, train and finish; return the signal that ended it."""
+    session: Session, strategy: tf.distribute.Strategy, stop: Stop
+) -> None:
+    """Prepare, restore, train and finish."""
     is_chief = workers.is_chief(strategy)
     with workers.chief_first(strategy):
         prepared = (prepare if is_chief else read_prepared)(session)
@@ -223,14 +226,13 @@ def _train(
     for side in {tokenizer, tokenizer.target}:
         # `build_model` has set the seed, which unloads these operators.
         side.load_operator()
-    patience = Patience(run.training, start.standing)
-    training = Training(session, tokenizer, plan, model, start, patience)
-    _describe_finished(training) if training.limits() else _describe(training)
-    is_finished = workers.any_wishes(strategy, bool(training.limits()))
-    must_validate_first = is_chief and training.must_validate_first()
-    stop = Stop(session.minutes)
-    writing: contextlib.AbstractContextManager = contextlib.nullcontext()
+    training, now = Training(session, tokenizer, plan, model, start), start
+    limits = training.limits(start)
+    _describe_finished(training, limits) if limits else _describe(training)
+    is_finished = workers.sum_of(strategy, len(limits))
+    writer = None
     if is_chief:
+        must_validate_first = training.must_validate_first()
         several = workers.are_several(strategy)
         validation = Validation(
             session.run_dir,
@@ -239,23 +241,23 @@ def _train(
             tokenizer,
             prepared.validation,
             prepared.watched,
-            patience,
-            start,
         )
         if must_validate_first or not is_finished:
-            writing = contextlib.closing(Writer(training, validation, stop))
-    with stop.listening(), writing as writer:
-        if must_validate_first:
-            writer.validate(start)
-        if not is_finished:
-            _take_steps(training, stop, writer)
+            writer = Writer(training, validation, stop)
+    stop.has_steps, model.stop_training = True, False
+    if writer and must_validate_first:
+        now = writer.validate(now)
+    if not is_finished:
+        now = _take_steps(training, now, stop, writer)
+    stop.has_steps = False
+    if writer:
+        writer.history.close()
     if is_chief and stop.signal:
         logger.info("Stopped; the same command goes on from here.")
     elif is_chief:
-        validation.finish(model.get_weights())
+        validation.finish(now, model.get_weights())
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         logger.info("Peak memory: %.1f GB.", peak)
-    return stop.signal
 
 
 def _describe(training: Training) -> None:
@@ -271,10 +273,10 @@ def _describe(training: Training) -> None:
     warn_of_warm_up(schedule_of(training.run), training.run.training.steps)
 
 
-def _describe_finished(training: Training) -> None:
+def _describe_finished(training: Training, limits: Sequence[str]) -> None:
     """Log what would let a finished training go on."""
     start = training.start
-    higher = " and ".join(f"`{name}`" for name in training.limits())
+    higher = " and ".join(f"`{name}`" for name in limits)
     logger.info(
         "%s is finished: %d updates in %.1f minutes. It goes on with a higher "
         "%s.",
@@ -283,10 +285,10 @@ def _describe_finished(training: Training) -> None:
 
 
 def _take_steps(
-    training: Training, stop: Stop, writer: "Writer | None"
-) -> None:
+    training: Training, now: Progress, stop: Stop, writer: "Writer | None"
+) -> Progress:
     """Train until the last update, or until a worker wants to stop sooner."""
-    model, now = training.model, training.start
+    model, start = training.model, now
     recipe, strategy = training.run.training, model.distribute_strategy
     left = recipe.steps - now.step
     stream = batching.stream(training.plan, now.step)
@@ -295,7 +297,6 @@ def _take_steps(
     theirs = keras.callbacks.CallbackList(
         callbacks, model=model, verbose=0, epochs=1, steps=left
     )
-    model.stop_training = False
     model.make_train_function()
     model.reset_metrics()
     began, logs = time.monotonic(), {}
@@ -308,24 +309,26 @@ def _take_steps(
             or now.step % STOP_EVERY == 0
             or now.step % recipe.validation_steps == 0
         )
-        wish = stop.is_due(now) or model.stop_training
-        if may_stop and workers.any_wishes(strategy, wish):
-            if not wish:
+        wishes = bool(training.limits(now) or model.stop_training)
+        wishes = TOLD if stop.signal else wishes
+        if may_stop and (wishes := workers.sum_of(strategy, wishes)):
+            if wishes >= TOLD and not stop.signal:
                 logger.info("Another worker was asked to end: ending with it.")
                 stop.signal = signal.SIGTERM
             break
         theirs.on_train_batch_begin(batch)
         logs = model.train_function(stream)
-        seconds = training.start.seconds + time.monotonic() - began
-        now = Progress(now.step + 1, seconds)
+        seconds = start.seconds + time.monotonic() - began
+        now = Progress(now.step + 1, seconds, standing=now.standing)
         if writer:
-            writer.after_step(now, logs)
+            now = writer.after_step(now, logs)
         if callbacks:  # Keras makes floats of the logs: it waits for the step.
             theirs.on_train_batch_end(batch, logs)
     theirs.on_epoch_end(0, logs)
-    if writer and now.step > training.start.step:
-        writer.at_end(now)
+    if writer and now.step > start.step:
+        now = writer.at_end(now)
     theirs.on_train_end(logs)
+    return now
 
 
 class Writer:
@@ -347,27 +350,27 @@ class Writer:
         self.history = history.History(run_dir, start.step)
         self.guard = Guard(run_dir, model, training.plan, training.tokenizer)
         self.display = TrainingDisplay(
-            *(model, start, self.history, run.training.steps, stop.minutes),
-            schedule_of(run),
+            *(model, start, self.history, run.training.steps),
+            *(training.session.minutes, schedule_of(run)),
         )
 
-    def after_step(self, now: Progress, logs: Mapping[str, Any]) -> None:
+    def after_step(self, now: Progress, logs: Mapping[str, Any]) -> Progress:
         """Save, show and validate where it is due."""
         self.guard.after_step(now.step, logs)
         seconds = now.seconds - self.saved.seconds
         if self.recipe.is_checkpoint_due(now.step, seconds):
             self.save(now)
         self.display.after_step(now, logs)
-        if now.step % self.recipe.validation_steps == 0:
-            self.validate(now)
+        is_due = now.step % self.recipe.validation_steps == 0
+        return self.validate(now) if is_due else now
 
-    def at_end(self, now: Progress) -> None:
+    def at_end(self, now: Progress) -> Progress:
         """Save and validate the last step, unless that is done."""
         if now.step > self.saved.step:
             self.save(now, is_temporary=True)
         self.display.at_end(now)
-        if now.step % self.recipe.validation_steps:
-            self.validate(now)
+        is_done = now.step % self.recipe.validation_steps == 0
+        return now if is_done else self.validate(now)
 
     def save(self, now: Progress, is_temporary: bool = False) -> None:
         """Write a checkpoint; the next one replaces a temporary one.
@@ -377,31 +380,21 @@ class Writer:
         """
         self.guard.check(now.step)
         layout.check_lock(self.run_dir)
-        last = self.validation.last
-        measured = dataclasses.replace(
-            now,
-            figures=last.figures if last.step == now.step else None,
-            standing=self.validation.patience.standing,
-        )
         path = checkpoints.save_checkpoint(
-            *(self.run_dir, self.model, measured),
+            *(self.run_dir, self.model, now),
             *(self.recipe.keep_checkpoints, is_temporary),
         )
         logger.info("Wrote %s", path)
         self.saved = now
 
-    def validate(self, now: Progress) -> None:
+    def validate(self, now: Progress) -> Progress:
         """Validate, unless a signal came, whose sender may be in a hurry."""
         if self.stop.signal:
-            return
-        reason = self.validation.validate(
+            return now
+        now = self.validation.validate(
             *(now, self.model, self.history),
             lambda: self.stop.signal is not None,
         )
-        if reason and not self.stop.wanted:
+        for reason in reached(self.recipe, now).values():
             logger.info("%s: ending after step %d.", reason, now.step)
-            self.stop.wanted = True
-
-    def close(self) -> None:
-        """Close the files."""
-        self.history.close()
+        return now

@@ -50,57 +50,47 @@ from keras_transformer.translation.translator import Translator
 logger = logging.getLogger("keras_transformer")
 
 
-class Patience:
-    """Counts validations since the best one.
+def counted(
+    recipe: TrainingConfig, now: Progress, figures: Mapping[str, float]
+) -> Standing:
+    """Count a validation; with `patience`, its weights may be the best.
 
-    Only weights that are kept can be the best: the count begins with the first
-    validation after `patience` was given.
+    Only weights that are kept can be: the count begins with the first one after
+    `patience` was given, or `patience_on` changed. One off the interval comes
+    from the end of a session: without an interruption there would be none.
     """
+    on, before = recipe.patience_on, now.standing
+    if before is None or before.on != on:
+        before = Standing(on=on)
+    if recipe.patience is None or now.step % recipe.validation_steps:
+        return before
+    # The last bits are no improvement.
+    rounded = {name: float(f"{x:.6g}") for name, x in figures.items()}
+    best = {"loss": before.loss, on: before.value}
+    if before.best is None or badness(rounded, on) < badness(best, on):
+        return Standing(now.step, rounded[on], on=on, loss=rounded["loss"])
+    return before._replace(waited=before.waited + 1)
 
-    def __init__(
-        self, recipe: TrainingConfig, standing: Standing | None
-    ) -> None:
-        self.limit, self.on = recipe.patience, recipe.patience_on
-        self.every = recipe.validation_steps
-        self.standing = Standing(on=self.on)
-        if standing and standing.on == self.on:
-            self.standing = standing
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the training ends, or has ended, by now."""
-        return self.limit is not None and self.standing.waited >= self.limit
-
-    def count(self, step: int, figures: Mapping[str, float]) -> bool:
-        """Count a validation; return whether its weights are the best.
-
-        One off the interval comes from the end of a session: without an
-        interruption there would be none.
-        """
-        if self.limit is None or step % self.every:
-            return False
-        # The last bits are no improvement.
-        rounded = {name: float(f"{x:.6g}") for name, x in figures.items()}
-        best = self.standing
-        if best.best is None or badness(rounded, self.on) < badness(
-            {"loss": best.loss, best.on: best.value}, self.on
-        ):
-            value, loss = rounded[self.on], rounded["loss"]
-            self.standing = Standing(step, value, on=self.on, loss=loss)
-            return True
-        self.standing = best._replace(waited=best.waited + 1)
-        return False
-
-    def reason(self) -> str:
-        """Say why the training ends, as the beginning of a sentence."""
-        best, value, waited, on, loss = self.standing
+def reached(recipe: TrainingConfig, now: Progress) -> dict[str, str]:
+    """Say which settings end a training by what validations found, and why."""
+    why, target, figures = dict[str, str](), recipe.target_bleu, now.figures
+    if target is not None and figures and figures["bleu"] >= target:
+        why["target_bleu"] = f"BLEU has reached {target:g}"
+    best, value, waited, on, loss = now.standing or Standing()
+    if (
+        recipe.patience
+        and recipe.patience <= waited
+        and on == recipe.patience_on
+    ):
         what = {"loss": "loss", "bleu": "BLEU"}[on]
         if on == "bleu" and not value:  # The loss has decided.
             what, value = "loss", loss
-        return (
+        why["patience"] = (
             f"No better validation {what} than {value:.5g}, of update {best}, "
             f"in {waited} validation{'s' if waited > 1 else ''}"
         )
+    return why
 
 
 def badness(figures: Mapping[str, float], by: str) -> tuple[float, ...]:
@@ -119,7 +109,6 @@ class Validation:
 
     The loss is that of `batches`, as `validation_batches` makes them. The
     `sample`, pairs of source and target text, is decoded greedily for BLEU.
-    `last` is the progress at the last validation.
     """
 
     def __init__(
@@ -130,11 +119,9 @@ class Validation:
         tokenizer: Tokenizer,
         batches: tf.data.Dataset,
         sample: Sequence[tuple[str, str]],
-        patience: Patience,
-        last: Progress,
     ) -> None:
         self.run_dir, self.run, self.model = run_dir, run, model
-        self.batches, self.patience, self.last = batches, patience, last
+        self.batches = batches
         self.sources, self.targets = zip(*sample, strict=True)
         self.translator = Translator(model, tokenizer)
         self.tokenize = evaluation.bleu_tokenizer(run.target_lang)
@@ -157,21 +144,20 @@ class Validation:
         model: keras.Model,
         history: History,
         is_unwanted: Callable[[], bool] = lambda: False,
-    ) -> str | None:
+    ) -> Progress:
         """Validate a model's weights, of update `now.step`, and note it.
 
-        It returns why the training ends, if it does.
+        It returns the progress with what it found.
         """
         if self.model is not model:
             self.model.set_weights(model.get_weights())
         figures = self.measure(f"step {now.step}", is_unwanted)
         if figures is None:
-            return None
+            return now
         layout.check_lock(self.run_dir)
-        is_best = self.patience.count(now.step, figures)
-        standing = self.patience.standing
+        standing = counted(self.run.training, now, figures)
         now = dataclasses.replace(now, figures=figures, standing=standing)
-        if is_best:
+        if standing.best == now.step:
             checkpoints.save_best(self.run_dir, self.model, now)
         names = {"token_accuracy": "accuracy"}
         history.add(
@@ -179,13 +165,9 @@ class Validation:
             **{f"validation_{names.get(n, n)}": x for n, x in figures.items()},
         )
         # Last: a validation that is not in its checkpoint is done again.
-        self.last = now
         checkpoints.note(self.run_dir, now)
         checkpoints.forget_best(self.run_dir, standing)
-        target = self.run.training.target_bleu
-        if target is not None and figures["bleu"] >= target:
-            return f"BLEU has reached {target:g}"
-        return self.patience.reason() if self.patience.is_over else None
+        return now
 
     def measure(
         self, what: str, is_unwanted: Callable[[], bool] = lambda: False
@@ -240,8 +222,8 @@ class Validation:
     def _bleu(self, texts: Sequence[str]) -> evaluation.Score:
         return evaluation.bleu(texts, self.targets, tokenize=self.tokenize)
 
-    def finish(self, last: list[np.ndarray]) -> None:
-        """Keep the better of the averaged and the last weights; draw the curve.
+    def finish(self, now: Progress, last: list[np.ndarray]) -> None:
+        """Draw the curve; keep the better of the averaged and last weights.
 
         If they were compared already, nothing is written. In a short training
         an average reaches back to early weights, which spoils the result. With
@@ -259,11 +241,11 @@ class Validation:
             or (have == wanted and result.averaged not in (0, have))
             or result.is_damaged()
         ):
-            self._keep_better(chosen, last)
             try:
                 logger.info("Wrote %s.", draw(run_dir))
             except UserError as error:  # A picture is no reason to fail.
                 logger.warning("Left out the learning curve: %s", error)
+            self._keep_better(chosen, now, last)
         logger.info(
             "Next: keras-transformer evaluate --run-dir %s, or "
             "keras-transformer translate --run-dir %s < FILE, or "
@@ -271,12 +253,14 @@ class Validation:
             *[shlex.quote(str(run_dir))] * 3,
         )
 
-    def _keep_better(self, chosen: Chosen, last: list[np.ndarray]) -> None:
+    def _keep_better(
+        self, chosen: Chosen, now: Progress, last: list[np.ndarray]
+    ) -> None:
         """Write the best after validation, or the average if that fails."""
         recipe, model = self.run.training, chosen.load(self.run)
         newest = chosen.checkpoints[-1]
         step = checkpoints.step_of(pathlib.Path(newest))
-        known = self.last.figures if self.last.step == step else None
+        known = now.figures if now.step == step else None
         # Weights, the checkpoints they are of, and their figures if known.
         made = {
             AVERAGE: (
@@ -285,8 +269,7 @@ class Validation:
             ),
             LAST: (last, (newest,), known),
         }
-        standing = self.patience.standing
-        best = recipe.patience and find_best(self.run_dir, standing)
+        best = recipe.patience and find_best(self.run_dir, now.standing)
         if best and best[1].step != step:
             model.load_weights(best[0] / WEIGHTS_FILE)
             only = (best[0].name,)

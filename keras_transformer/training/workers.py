@@ -198,20 +198,20 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
     return strategy.extended.should_checkpoint
 
 
-def any_wishes(strategy: tf.distribute.Strategy, wish: bool) -> bool:
-    """Wait until every worker has asked; return whether one of them wishes."""
+def sum_of(strategy: tf.distribute.Strategy, number: int) -> int:
+    """Wait until every worker has asked; return the sum of their numbers."""
     if not are_several(strategy):
-        return wish
-    wishes = tf.constant(float(wish))
-    total = strategy.reduce(tf.distribute.ReduceOp.SUM, wishes, axis=None)
-    return bool(local_values(strategy, total) > 0)
+        return number
+    mine = tf.constant(float(number))
+    total = strategy.reduce(tf.distribute.ReduceOp.SUM, mine, axis=None)
+    return round(float(local_values(strategy, total)))
 
 
 def meet(strategy: tf.distribute.Strategy) -> None:
     """Wait until every worker has reached this call."""
     if are_several(strategy):
         with _signals_end_the_process():
-            any_wishes(strategy, False)
+            sum_of(strategy, 0)
 
 
 @contextlib.contextmanager

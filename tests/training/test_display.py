@@ -1,3 +1,4 @@
+import contextlib
 import math
 import os
 import re
@@ -142,16 +143,30 @@ def test_a_row_that_was_cut_short_is_passed_over(tmp_path):
     assert [row["step"] for row in rows] == [10, 23]
 
 
-def test_training_stops_when_its_minutes_are_over():
-    assert not Stop(2.0).is_due(Progress(5, 119.0))
-    assert Stop(2.0).is_due(Progress(6, 120.0))
+@pytest.mark.parametrize(
+    "number, code", [(signal.SIGTERM, 0), (signal.SIGINT, 130)]
+)
+def test_a_signal_where_there_are_no_steps_ends_at_once(number, code):
+    process = os.fork()
+    if not process:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with Stop().listening():
+                os.kill(os.getpid(), number)
+                os._exit(1)
+        except KeyboardInterrupt:
+            os._exit(130)
+        except SystemExit as end:
+            os._exit(end.code)
+    _, status = os.waitpid(process, 0)
+    assert os.waitstatus_to_exitcode(status) == code
 
 
 def test_a_second_ctrl_c_is_an_exception_and_a_second_sigterm_deadly():
     process = os.fork()
     if not process:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        stop = Stop()
+        stop = Stop(has_steps=True)
         try:
             with stop.listening():
                 os.kill(os.getpid(), signal.SIGINT)
@@ -178,8 +193,8 @@ def test_a_closed_terminal_ends_a_training_that_nobody_told_to_go_on(
 ):
     found = signal.signal(signal.SIGHUP, before)
     try:
-        stop = Stop()
-        with stop.listening():
+        stop = Stop(has_steps=True)
+        with contextlib.suppress(SystemExit), stop.listening():
             signal.raise_signal(signal.SIGHUP)
         assert stop.signal == noted
         assert signal.getsignal(signal.SIGHUP) == before

@@ -25,11 +25,10 @@ def finish(run_dir, found, **recipe):
     run.save(run_dir)
     watched = [("x", "ein Hund und eine Katze")]
     ending = validation.Validation(
-        *(run_dir, run, make_tiny_model(0), None, None, watched),
-        *(validation.Patience(run.training, None), Progress(3)),
+        *(run_dir, run, make_tiny_model(0), None, None, watched)
     )
     ending.measure = found.__getitem__
-    ending.finish(make_tiny_model(5).get_weights())
+    ending.finish(Progress(3), make_tiny_model(5).get_weights())
     return averaging.final_result(run_dir)
 
 
@@ -58,6 +57,6 @@ def test_references_without_four_words_are_told_of_once(
     assert (evaluation.bleu(references, references).value == 0) == is_told
     pairs = [("x", reference) for reference in references]
     run = make_run(TINY)
-    validation.Validation(None, run, None, None, None, pairs, None, None)
+    validation.Validation(None, run, None, None, None, pairs)
     told = [text for text in caplog.messages if "BLEU is always 0" in text]
     assert len(told) == is_told

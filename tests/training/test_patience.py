@@ -1,7 +1,6 @@
 """A training ends when validations find nothing better, and keeps the best."""
 
 import contextlib
-import dataclasses
 import logging
 import types
 
@@ -22,14 +21,17 @@ from keras_transformer.runs.checkpoints import (
 )
 from keras_transformer.runs.history import History, read_history
 from keras_transformer.training import validation
-from keras_transformer.training.validation import Patience, Validation
+from keras_transformer.training.validation import (
+    Validation,
+    counted,
+    reached,
+)
 
 EVERY = 2  # Updates between validations.
 # After update 2, 4, 6, …; the history has six digits of each.
 LOSSES = [5.0, 4.0, 4.5, 3.0, 3.0, 2.9999999, 3.5, 2.0, 1.0, 0.5]
 # After the third validation that does not beat the one after update 8.
 END = 14
-NONE_YET = Standing()
 
 
 class Killed(Exception):
@@ -66,11 +68,10 @@ def make_model():
 class Told(Validation):
     """Finds what it is told, whatever the weights."""
 
-    def __init__(self, run_dir, recipe, model, standing, values):
+    def __init__(self, run_dir, recipe, model, values):
         self.run_dir, self.model, self.values = run_dir, model, values
         self.run = types.SimpleNamespace(training=recipe)
-        self.patience, self.on = Patience(recipe, standing), recipe.patience_on
-        self.last = Progress()
+        self.on = recipe.patience_on
 
     def measure(self, what, is_unwanted):
         step = int(what.removeprefix("step "))
@@ -79,11 +80,10 @@ class Told(Validation):
         return {"perplexity": 1.0, "token_accuracy": 0.5, **found}
 
 
-def make_patience(patience=3, on="loss", standing=NONE_YET):
-    recipe = TrainingConfig(
+def make_recipe(patience=3, on="loss"):
+    return TrainingConfig(
         validation_steps=EVERY, patience=patience, patience_on=on
     )
-    return Patience(recipe, standing)
 
 
 def session(run_dir, values, patience=3, on="loss", until=20, saves=()):
@@ -93,32 +93,28 @@ def session(run_dir, values, patience=3, on="loss", until=20, saves=()):
     """
     model = make_model()
     start = checkpoints.restore_checkpoint(run_dir, model)
-    step, log, ends = start.step, History(run_dir, start.step), None
-    recipe = TrainingConfig(
-        validation_steps=EVERY, patience=patience, patience_on=on
+    now, log, recipe = (
+        start,
+        History(run_dir, start.step),
+        make_recipe(patience, on),
     )
-    validating = Told(run_dir, recipe, model, start.standing, values)
-    if validating.patience.is_over:
-        return step
-
-    def now():
-        return Progress(step, float(step))
-
-    if step and step % EVERY == 0 and start.figures is None:
-        ends = validating.validate(now(), model, log)
-    while not ends and step < until:
-        step += 1
+    validating = Told(run_dir, recipe, model, values)
+    if reached(recipe, now):
+        return now.step
+    if now.step and now.step % EVERY == 0 and start.figures is None:
+        now = validating.validate(now, model, log)
+    while not reached(recipe, now) and now.step < until:
+        step = now.step + 1
+        now = Progress(step, float(step), standing=now.standing)
         model.weights[0].assign([[step], [step]])
         if step in saves:
-            standing = validating.patience.standing
-            known = dataclasses.replace(now(), standing=standing)
-            checkpoints.save_checkpoint(run_dir, model, known, keep=2)
+            checkpoints.save_checkpoint(run_dir, model, now, keep=2)
         if step % EVERY == 0:
-            ends = validating.validate(now(), model, log)
+            now = validating.validate(now, model, log)
     log.close()
-    if ends:
-        logging.getLogger("keras_transformer").info(ends)
-    return step
+    for why in reached(recipe, now).values():
+        logging.getLogger("keras_transformer").info(why)
+    return now.step
 
 
 def kept(run_dir):
@@ -210,22 +206,32 @@ def test_patience_that_comes_late_counts_from_then_on(tmp_path):
 
 
 def test_a_validation_at_the_end_of_a_session_does_not_count(tmp_path):
-    waiting = make_patience(1)
-    assert waiting.count(2, {"loss": 7.0})
-    assert not waiting.count(3, {"loss": 9.0})
-    assert not waiting.is_over
-    assert waiting.standing == Standing(2, 7.0, loss=7.0)
+    recipe = make_recipe(1)
+    standing = counted(recipe, Progress(2), {"loss": 7.0})
+    assert standing == Standing(2, 7.0, loss=7.0)
+    later = Progress(3, standing=standing)
+    assert counted(recipe, later, {"loss": 9.0}) == standing
+    assert not reached(recipe, later)
 
 
 def test_equal_bleu_is_no_end_while_the_loss_falls():
     # As of labels of one word, where BLEU is always 0.
-    waiting = make_patience(2, "bleu")
+    recipe, now = make_recipe(2, "bleu"), Progress()
+
+    def count(step, loss, bleu):
+        figures = {"loss": loss, "bleu": bleu}
+        standing = counted(
+            recipe, Progress(step, standing=now.standing), figures
+        )
+        return Progress(step, standing=standing)
+
     for step, loss in ((2, 5.0), (4, 4.0), (6, 3.0), (8, 3.5), (10, 3.0)):
-        waiting.count(step, {"loss": loss, "bleu": 0.0})
-    assert waiting.standing == Standing(6, 0.0, 2, "bleu", 3.0)
-    assert "No better validation loss than 3, of update 6" in waiting.reason()
+        now = count(step, loss, 0.0)
+    assert now.standing == Standing(6, 0.0, 2, "bleu", 3.0)
+    (why,) = reached(recipe, now).values()
+    assert "No better validation loss than 3, of update 6" in why
     # A better BLEU counts, whatever the loss.
-    assert waiting.count(12, {"loss": 9.0, "bleu": 0.5})
+    assert count(12, 9.0, 0.5).standing.best == 12
 
 
 SETTINGS = dict(

@@ -24,13 +24,18 @@ def take_steps(monkeypatch):
         monkeypatch.setattr(loop.batching, "stream", lambda *_: batches)
         training = SimpleNamespace(
             model=model,
-            start=Progress(),
             plan=None,
             run=SimpleNamespace(training=TrainingConfig(steps=steps)),
             session=SimpleNamespace(callbacks=callbacks),
+            limits=lambda now: [],
         )
-        writer = SimpleNamespace(after_step=after_step, at_end=lambda now: None)
-        loop._take_steps(training, stop or Stop(), writer)
+
+        def write(now, logs):
+            after_step(now, logs)
+            return now
+
+        writer = SimpleNamespace(after_step=write, at_end=lambda now: now)
+        loop._take_steps(training, Progress(), stop or Stop(), writer)
 
     return take
 
@@ -66,11 +71,12 @@ class End(keras.callbacks.Callback):
 def test_workers_end_together_when_they_have_asked_each_other(
     monkeypatch, take_steps
 ):
-    def train(any_wishes, theirs=(), wanted=False):
+    def train(sum_of, theirs=(), number=None):
         """Return the updates, and the signal that stands for others' wishes."""
         monkeypatch.setattr(loop.workers, "are_several", lambda strategy: True)
-        monkeypatch.setattr(loop.workers, "any_wishes", any_wishes)
-        model, stop = make_tiny_model(1), Stop(wanted=wanted)
+        monkeypatch.setattr(loop.workers, "sum_of", sum_of)
+        model, stop = make_tiny_model(1), Stop()
+        stop.signal = number
         take_steps(model, 25, lambda *_: None, theirs, stop)
         return int(model.optimizer.iterations), stop.signal
 
@@ -82,8 +88,10 @@ def test_workers_end_together_when_they_have_asked_each_other(
 
     assert train(own, [End()]) == (10, None)
     assert wishes == [False, True]
-    # A wish of before the first step.
-    assert train(own, wanted=True) == (0, None)
-    # Another worker's wish, told at the third time.
-    others = iter([False, False, True])
-    assert train(lambda *_: next(others)) == (20, signal.SIGTERM)
+    # A signal of before the first step.
+    assert train(own, number=signal.SIGINT) == (0, signal.SIGINT)
+    # Another worker's wish, told at the third time: that of the chief at an
+    # ordinary end, which is no signal, or of one that was told to end.
+    for total, number in ((1, None), (loop.TOLD + 1, signal.SIGTERM)):
+        others = iter([0, 0, total])
+        assert train(lambda *_, x=others: next(x)) == (20, number)
