@@ -224,10 +224,12 @@ def test_a_refused_setting_is_called_by_a_flag_if_there_is_one(name):
         assert not hasattr(args, name)
 
 
-def test_an_unknown_setting_is_told_what_it_may_mean(capsys):
-    unknown, meant = "warmups", "warmup_steps"
+@pytest.mark.parametrize(
+    "unknown, meant", [("warmups", "warmup_steps"), ("strategi", "strategy")]
+)
+def test_an_unknown_setting_is_told_what_it_may_mean(capsys, unknown, meant):
     with pytest.raises(UserError, match=rf"did you mean `{meant}`\?"):
-        RunConfig.from_preset(corpus="demo", **{unknown: 3})
+        understand(corpus="demo", **{unknown: 3})
     flag = f"--{unknown.replace('_', '-')}"
     with pytest.raises(SystemExit):
         parse_args(["train", flag, "3"])

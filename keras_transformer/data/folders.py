@@ -13,6 +13,18 @@ from keras_transformer.data.texts import Corpus, Pair, State, some
 from keras_transformer.machine import files
 
 logger = logging.getLogger("keras_transformer")
+_TABLE = (
+    "write a file for each language, as in cut -f1 pairs.tsv > my-text/train.en"
+)
+_PANDAS = (
+    "read it with pandas and give the table as `corpus` in Python: pandas."
+)
+# What to do with pairs in other formats.
+OTHER_FORMATS = {
+    ".csv": f"{_PANDAS}read_csv",
+    ".xlsx": f"{_PANDAS}read_excel",
+    ".tmx": "read its pairs in Python, as in docs/guides/corpus.md",
+}
 
 
 class Folder(Corpus):
@@ -23,9 +35,7 @@ class Folder(Corpus):
         if not folder.is_dir():
             advice = "check the path in `corpus`"
             if folder.is_file():
-                advice = "write a file for each language, as in cut -f1 "
-                advice += f"pairs.tsv > my-text/train.{source_lang}, or pass "
-                advice += "pairs in Python"
+                advice = OTHER_FORMATS.get(folder.suffix.lower(), _TABLE)
             raise UserError(
                 "Expected demo, a folder or tfds:NAME as corpus, received "
                 f"{name}, which is not a folder; {advice}."
@@ -44,6 +54,9 @@ class Folder(Corpus):
             endings = {pathlib.Path(x).suffix for x in names} & PACKED.keys()
             for ending in endings - {".gz"}:
                 advice = f"unpack {ending} with {PACKED[ending][1]}"
+            for ending in OTHER_FORMATS:
+                if any(x.lower().endswith(ending) for x in names):
+                    advice = OTHER_FORMATS[ending]
             raise UserError(
                 f"Expected files SPLIT.{source_lang} and SPLIT.{target_lang} "
                 f"in {folder}, found no such pair; this folder has: "

@@ -28,7 +28,6 @@ from keras_transformer.machine import files
 from keras_transformer.runs.layout import CONFIG_FILE, TOKENIZER_FILE, has_begun
 from keras_transformer.settings import (
     checked_value,
-    did_you_mean,
     setting_of,
 )
 
@@ -127,8 +126,6 @@ class RunConfig:
         model = _pop_into(settings, row.model)
         training = _pop_into(settings, row.training)
         search = _pop_into(settings, (source or row).search)
-        for name in settings:
-            raise _unknown(name)
         if not isinstance(model.activation, str):
             expected = f"a name that {CONFIG_FILE} can keep"
             raise SettingError("activation", expected, model.activation)
@@ -149,6 +146,7 @@ class RunConfig:
             search=search,
             initial=initial,
             **own,
+            **settings,
         )
         check_sides(run.source_lang, run.target_lang)
         if run.train_split == run.validation_split:
@@ -195,8 +193,6 @@ class RunConfig:
         }
         changes, differs = {}, {}
         for name, value in given.items():
-            if name not in known:
-                raise _unknown(name)
             field = SETTINGS.get(name)
             value = checked_value(field, value) if field else value
             if field and setting_of(field).may_change:
@@ -326,13 +322,6 @@ def _take_shape(
                 f"Expected the shape of {init_from}, whose {name} is {value}, "
                 f"received {given}; leave out `{name}`."
             )
-
-
-def _unknown(name: str) -> UserError:
-    return UserError(
-        f"Expected a setting of a training, received {name}"
-        f"{did_you_mean(name, SETTINGS)}"
-    )
 
 
 _warn_once = functools.cache(logger.warning)  # Verbs read it several times.

@@ -38,7 +38,12 @@ from keras_transformer.machine import files
 from keras_transformer.presets import PRESETS
 from keras_transformer.runs import layout
 from keras_transformer.runs.run_config import ASKED, RunConfig, begun_config
-from keras_transformer.settings import check_settings, kind_of, setting
+from keras_transformer.settings import (
+    check_settings,
+    did_you_mean,
+    kind_of,
+    setting,
+)
 
 logger = logging.getLogger("keras_transformer")
 RECIPE_SUFFIX = ".args"
@@ -187,6 +192,11 @@ def understand(**arguments: Any) -> Session:
         given.pop("vocab_size", None)
     _refuse_two_vocabularies(given)
     own = {name: given.pop(name) for name in SESSION_SETTINGS if name in given}
+    for name in given.keys() - SETTINGS:
+        near = did_you_mean(name, [*SETTINGS, *SESSION_SETTINGS])
+        raise UserError(
+            f"Expected an argument of a training, received {name}{near}"
+        )
     session = Session(**own, settings=given)
     preset, run_dir = session.preset, session.run_dir
     if run_dir is None:
@@ -247,24 +257,27 @@ def session_of_begun(begun: RunConfig, session: Session) -> Session:
     """Return what is asked of a run that has begun, and so needs no text."""
     run_dir, named, name = session.run_dir, session.given(), begun.corpus
     corpus: Any = session.corpus
+    text = begun.text
     if _is_other_text(begun, corpus):
-        rest = "what it began with"
+        rest = "the old one"
         if not (run_dir / layout.RECORDS / begun.train_split).exists():
             rest = f"{name} as it is now, since its token records are gone"
         logger.warning(
-            "The text in %s has changed since %s began, which goes on with "
-            "%s; to train on this one, give another `run_dir` (`init_from` "
-            "takes the weights over).",
+            "The text in %s has another size, time, weight or tag than %s "
+            "began with; the run goes on with %s. To train on the new one, "
+            "give another `run_dir` (`init_from` takes the weights over).",
             *(corpus.name if corpus else name, run_dir, rest),
         )
         corpus = None
-    if corpus:
+    if corpus:  # It may have moved.
         name = absolute_name(corpus.name)
+        text = text and open_text(begun, corpus).state_of(*begun.splits)
     if session.symbols is not None:
         named["symbols"] = _symbols_of(session, name)
     if session.init_from is not None:
         named["init_from"] = str(session.init_from.resolve())
-    run = dataclasses.replace(begun.with_changes(named, run_dir), corpus=name)
+    run = begun.with_changes(named, run_dir)
+    run = dataclasses.replace(run, corpus=name, text=text)
     return dataclasses.replace(session, run=run, corpus=corpus)
 
 

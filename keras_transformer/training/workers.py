@@ -91,7 +91,7 @@ class Cluster:
             ]:
                 if time.monotonic() - spoke >= PATIENCE:
                     names = ", ".join(map(self.describe, missing))
-                    logger.info("Waiting for %s.", names)
+                    logger.info("Waiting for %s; see its log.", names)
                     spoke = time.monotonic()
                 # Others look for us: connections would fill the queue.
                 until = time.monotonic() + 1.0

@@ -302,7 +302,15 @@ def caution(
     bleu: float, references: Iterable[str], tokenize: str = "13a"
 ) -> str | None:
     """Say if BLEU, which counts four words, tells nothing of such texts."""
-    words = sacrebleu.BLEU(tokenize=tokenize).tokenizer
+    words, references = (
+        sacrebleu.BLEU(tokenize=tokenize).tokenizer,
+        [*references],
+    )
+    if sum(text.endswith(" .") for text in references) > len(references) / 2:
+        return (
+            "The references look tokenised, so BLEU does not compare with "
+            "other figures; detokenise the corpus."
+        )
     if all(len(words(text).split()) < 4 for text in references):
         return (
             "BLEU counts sequences of four words, and no reference has four; "
@@ -357,7 +365,8 @@ def bleu(
 
     The translations come first, then the references, each a list.
     """
-    metric = sacrebleu.BLEU(tokenize=tokenize, lowercase=lowercase)
+    # `force`: of tokenised text, `caution` tells.
+    metric = sacrebleu.BLEU(lowercase, force=True, tokenize=tokenize)
     name = "BLEU, lower-cased" if lowercase else "BLEU"
     return _score(name, metric, texts)
 

@@ -50,9 +50,12 @@ def test_what_web_pages_and_wrong_encodings_leave_is_counted():
     text = "Übergrößen für Ihre Straße – 5 < 6 & mehr, AT&T; Ação, <bt> Â."
     odd = text.encode().decode("latin-1"), html.escape(html.escape(text))
     lines = [(text, text[1:]), ("a</b>", "<br>"), ("x", odd[0]), (odd[1], "�")]
+    # As Moses' tokeniser writes them; not 5 , of one side's figures.
+    lines += [("well @-@ known", "x"), ("a", "ja , ja"), ("It .", ".5 : !")]
     found = look(lines * 5)
-    assert found.leftovers == {"entities": 5, "tags": 5, "mojibake": 10}
-    assert "5 with entities such as &amp;gt; (25.0 %)" in found.advice(0)[0]
+    counts = {"entities": 5, "tags": 5, "mojibake": 10, "tokenised words": 15}
+    assert found.leftovers == counts
+    assert "5 with entities such as &amp;gt; (14.3 %)" in found.advice(0)[0]
 
 
 def test_held_out_sources_in_the_training_text_are_counted():

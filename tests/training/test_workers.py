@@ -92,7 +92,9 @@ def test_workers_that_do_not_answer_are_named_until_they_do(
         caplog.handler.addFilter(report)
         servers.callback(caplog.handler.removeFilter, report)
         Cluster.from_tf_config(tf_config([mine, there, late], 0)).gather()
-    assert caplog.messages == [f"Waiting for worker 2 at {late}."] * 2
+    assert (
+        caplog.messages == [f"Waiting for worker 2 at {late}; see its log."] * 2
+    )
 
 
 def test_a_worker_that_has_read_another_run_is_told_what_differs(monkeypatch):
