@@ -192,9 +192,3 @@ def nearest(name: str, names: Iterable[str]) -> str:
     """Suggest the known name that a wrong one may stand for."""
     found = difflib.get_close_matches(name, list(names), n=1)
     return f" (did you mean {found[0]}?)" if found else ""
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """End a sentence about an unknown setting, with a known one if near."""
-    found = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean `{found[0]}`?" if found else "."

@@ -80,14 +80,13 @@ def restore_model(
             run = dataclasses.replace(run, initial=initial)
             if workers.is_chief(strategy):
                 run.save(run_dir)
-    if workers.are_several(strategy):
-        workers.check_alike(
-            strategy,
-            update=start.step,
-            steps=run.training.steps,
-            batches=plan.checksum(),
-            weights=run.initial and run.initial["weights"],
-        )
+    workers.check_alike(
+        strategy,
+        update=start.step,
+        steps=run.training.steps,
+        batches=plan.checksum(),
+        weights=run.initial and run.initial["weights"],
+    )
     return model, start
 
 

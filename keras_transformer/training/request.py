@@ -40,8 +40,8 @@ from keras_transformer.runs import layout
 from keras_transformer.runs.run_config import ASKED, RunConfig, begun_config
 from keras_transformer.settings import (
     check_settings,
-    did_you_mean,
     kind_of,
+    nearest,
     setting,
 )
 
@@ -193,9 +193,9 @@ def understand(**arguments: Any) -> Session:
     _refuse_two_vocabularies(given)
     own = {name: given.pop(name) for name in SESSION_SETTINGS if name in given}
     for name in given.keys() - SETTINGS:
-        near = did_you_mean(name, [*SETTINGS, *SESSION_SETTINGS])
         raise UserError(
-            f"Expected an argument of a training, received {name}{near}"
+            f"Expected an argument of a training, received {name}"
+            f"{nearest(name, [*SETTINGS, *SESSION_SETTINGS])}."
         )
     session = Session(**own, settings=given)
     preset, run_dir = session.preset, session.run_dir

@@ -85,7 +85,7 @@ class Cluster:
         """
         missing = [task for task in self.addresses if task != self.own]
         spoke = time.monotonic()
-        with self._listen() as listener:
+        with self._listen():  # Each of the others connects once.
             while missing := [
                 task for task in missing if not _answers(self.addresses[task])
             ]:
@@ -93,22 +93,16 @@ class Cluster:
                     names = ", ".join(map(self.describe, missing))
                     logger.info("Waiting for %s; see its log.", names)
                     spoke = time.monotonic()
-                # Others look for us: connections would fill the queue.
-                until = time.monotonic() + 1.0
-                while (left := until - time.monotonic()) > 0:
-                    listener.settimeout(left)
-                    with contextlib.suppress(TimeoutError):
-                        listener.accept()[0].close()
+                time.sleep(1.0)
 
     def _listen(self) -> socket.socket:
         """Open the socket at which the others find this worker."""
         port = int(self.addresses[self.own].rpartition(":")[2])
         both = socket.has_dualstack_ipv6()
         family = socket.AF_INET6 if both else socket.AF_INET
+        how: Any = {"family": family, "dualstack_ipv6": both}
         try:
-            return socket.create_server(
-                ("", port), family=family, dualstack_ipv6=both
-            )
+            return socket.create_server(("", port), backlog=4096, **how)
         except (OSError, OverflowError) as error:
             raise UserError(
                 f"TF_CONFIG says that this is {self.describe(self.own)}, "
@@ -237,6 +231,8 @@ def end_together(strategy: tf.distribute.Strategy) -> None:
 
 def check_alike(strategy: tf.distribute.Strategy, **facts: Any) -> None:
     """Refuse, on every worker, what others have read or made otherwise."""
+    if not are_several(strategy):
+        return
     said = ", ".join(f"{name} {value}" for name, value in facts.items())
     mine = tf.constant([zlib.crc32(said.encode())], tf.int64)
     if len({*strategy.gather(mine, axis=0).numpy().tolist()}) > 1:
@@ -290,20 +286,15 @@ def lost_worker_told(strategy: tf.distribute.Strategy) -> Iterator[None]:
     try:
         yield
     except _LOST as error:
-        if are_several(strategy):
-            raise _lost(str(error)) from None
-        raise
-
-
-def _lost(message: str) -> JobError:
-    """Name the workers that an error of TensorFlow names."""
-    cluster = Cluster.from_tf_config(os.environ["TF_CONFIG"])
-    named = re.findall(r"/job:(\w+)/(?:\w+:\d+/)?task:(\d+)", message)
-    tasks = {(job, int(i)) for job, i in named} - {cluster.own}
-    lost = sorted(tasks & cluster.addresses.keys())
-    return JobError(
-        f"Lost {' and '.join(map(cluster.describe, lost)) or 'a worker'}: "
-        "its process ended or its machine no longer answers. If its log "
-        "names a problem, solve that; then start the same command again on "
-        "every machine: it goes on at the last checkpoint."
-    )
+        if not are_several(strategy):
+            raise
+        cluster = Cluster.from_tf_config(os.environ["TF_CONFIG"])
+        named = re.findall(r"/job:(\w+)/(?:\w+:\d+/)?task:(\d+)", str(error))
+        tasks = {(job, int(i)) for job, i in named} - {cluster.own}
+        lost = sorted(tasks & cluster.addresses.keys())
+        raise JobError(
+            f"Lost {' and '.join(map(cluster.describe, lost)) or 'a worker'}: "
+            "its process ended or its machine no longer answers. If its log "
+            "names a problem, solve that; then start the same command again on "
+            "every machine: it goes on at the last checkpoint."
+        ) from None

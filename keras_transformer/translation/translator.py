@@ -21,7 +21,7 @@ from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.id_model import IdModel, Model
 from keras_transformer.model import Transformer
 from keras_transformer.runs.weights import Weights
-from keras_transformer.settings import did_you_mean, of_kind
+from keras_transformer.settings import nearest, of_kind
 from keras_transformer.translation.text_batches import (
     IDS,
     SEEDS,
@@ -178,7 +178,7 @@ class Translator:
         for name in given.keys() - vars(self.search).keys():
             raise UserError(
                 f"Expected a setting of a search, received {name}"
-                f"{did_you_mean(name, vars(self.search))}"
+                f"{nearest(name, vars(self.search))}."
             )
         return dataclasses.replace(self.search, **given)
 
