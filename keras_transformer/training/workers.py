@@ -158,7 +158,12 @@ def _join(text: str) -> tf.distribute.Strategy:
     try:
         with _signals_end_the_process():
             return tf.distribute.MultiWorkerMirroredStrategy()
-    except (tf.errors.OpError, RuntimeError) as error:
+    except RuntimeError as error:
+        raise UserError(
+            f"Could not join the other workers ({error}): call `train` before "
+            "TensorFlow computes anything, and give `tokenizer` as a path."
+        ) from None
+    except tf.errors.OpError as error:
         reason = str(error).splitlines()[0]
         raise JobError(
             f"Could not join the other workers ({reason}); start the same "
