@@ -21,7 +21,6 @@ import errno
 import logging
 import os
 import pathlib
-import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -32,7 +31,11 @@ import numpy as np
 from keras_transformer.config import UserError
 from keras_transformer.machine import files
 from keras_transformer.replicas import seeds_of
-from keras_transformer.runs.layout import CHECKPOINTS
+from keras_transformer.runs.layout import (
+    CHECKPOINTS,
+    list_checkpoints,
+    step_of,
+)
 
 WEIGHTS_FILE = "model.weights.h5"
 RESUMABLE = 2
@@ -79,19 +82,6 @@ class Progress:
         if known.get("standing"):
             known["standing"] = Standing(*known["standing"])
         return cls(**known)
-
-
-def list_checkpoints(
-    run_dir: str | os.PathLike, kind: str = "step"
-) -> list[pathlib.Path]:
-    """List checkpoints, or the `"best"` of `save_best`, oldest first."""
-    folder = pathlib.Path(run_dir) / CHECKPOINTS
-    paths = [
-        path
-        for path in folder.glob(f"{kind}-*")
-        if re.fullmatch(rf"{kind}-\d+", path.name)
-    ]
-    return sorted(paths, key=step_of)
 
 
 def save_checkpoint(
@@ -212,11 +202,6 @@ def _set_aside(path: pathlib.Path) -> None:
     if aside.exists():  # An earlier one of the same step.
         files.remove(aside)
     path.rename(aside)
-
-
-def step_of(path: pathlib.Path) -> int:
-    """Return the update after which a checkpoint was written."""
-    return int(path.name.rpartition("-")[2])
 
 
 def _training_variables(model: keras.Model) -> dict[str, keras.Variable]:

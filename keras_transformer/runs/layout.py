@@ -58,12 +58,22 @@ def has_begun(run_dir: str | os.PathLike) -> bool:
     """
     run_dir = pathlib.Path(run_dir)
     return (run_dir / CONFIG_FILE).exists() and (
-        (run_dir / FINAL_FILE).exists()
-        or any(
-            path.name.removeprefix("step-").isdigit()
-            for path in (run_dir / CHECKPOINTS).glob("step-*")
-        )
+        (run_dir / FINAL_FILE).exists() or bool(list_checkpoints(run_dir))
     )
+
+
+def list_checkpoints(
+    run_dir: str | os.PathLike, kind: str = "step"
+) -> list[pathlib.Path]:
+    """List checkpoints, or the `"best"` validated weights, oldest first."""
+    folder = pathlib.Path(run_dir) / CHECKPOINTS
+    paths = folder.glob(f"{kind}-*")
+    return sorted([x for x in paths if x.name[5:].isdecimal()], key=step_of)
+
+
+def step_of(path: pathlib.Path) -> int:
+    """Return the update after which a checkpoint was written."""
+    return int(path.name.rpartition("-")[2])
 
 
 def check_empty(run_dir: str | os.PathLike) -> pathlib.Path:

@@ -85,17 +85,6 @@ class Training:
         }
         return [name for name, over in is_reached.items() if over]
 
-    def must_validate_first(self) -> bool:
-        """Tell whether a kill came between a checkpoint and its validation."""
-        step = self.start.step
-        # `result.json` is written only after the last validation.
-        if not step or averaging.final_result(self.session.run_dir):
-            return False
-        is_due = step % self.run.training.validation_steps == 0
-        return self.start.figures is None and bool(
-            is_due or self.limits(self.start)
-        )
-
 
 @dataclasses.dataclass(eq=False)
 class Stop:
@@ -232,7 +221,13 @@ def _train(
     is_finished = workers.sum_of(strategy, len(limits))
     writer = None
     if is_chief:
-        must_validate_first = training.must_validate_first()
+        # A kill may have come between a checkpoint and its validation, the last
+        # of which comes before `result.json`.
+        must_validate_first = start.step and not (
+            start.figures or averaging.final_result(session.run_dir)
+        )
+        if start.step % run.training.validation_steps:
+            must_validate_first = must_validate_first and limits
         several = workers.are_several(strategy)
         validation = Validation(
             session.run_dir,
