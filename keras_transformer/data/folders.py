@@ -23,7 +23,7 @@ _PANDAS = (
 OTHER_FORMATS = {
     ".csv": f"{_PANDAS}read_csv",
     ".xlsx": f"{_PANDAS}read_excel",
-    ".tmx": "read its pairs in Python, as in docs/guides/corpus.md",
+    ".tmx": "read its pairs in Python, as the guide to corpora shows",
 }
 
 

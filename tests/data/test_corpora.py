@@ -97,6 +97,9 @@ LINE = b"1\n"
     [
         (["train_en", "train_de"], "en fr", "SPLIT.fr"),
         (["train_en.zst", "train_de.zst"], "en de", "unzstd"),
+        (["pairs_csv"], "en de", "read_csv"),
+        (["Pairs_XLSX"], "en de", "read_excel"),
+        (["memory_tmx"], "en de", "guide to corpora"),
         (None, "en de", "no-folder"),
         # Both would be read from the files of one.
         (None, "de deu", "deu"),

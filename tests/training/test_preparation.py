@@ -176,6 +176,18 @@ def test_what_to_clean_is_told_once(folder, run_dir, caplog):
     assert caplog.text.count("Of 97 training pairs 84 repeated (86.6 %)") == 1
 
 
+def test_a_text_that_was_moved_and_then_changed_is_told(
+    folder, run_dir, caplog
+):
+    prepare(folder, run_dir)
+    moved = folder.rename(folder.with_name("moved"))
+    preparation.prepare(understand(run_dir=run_dir, corpus=moved))
+    assert "has another" not in caplog.text
+    (moved / "val.de").write_text("another\n" * 11)
+    understand(run_dir=run_dir)
+    assert f"The text in {moved} has another size" in caplog.text
+
+
 def test_a_bad_byte_in_any_split_is_found_before_anything_is_made(
     folder, run_dir
 ):

@@ -142,6 +142,8 @@ def test_the_report_counts_sentences_and_target_tokens():
         (31.7, ["買了一本書"], "13a", "no reference has four"),
         (31.7, ["買了一本書"], "zh", None),
         (0.0, ["eins zwei drei vier"], "13a", "0.00"),
+        (31.7, ["eins zwei drei vier .", "eins ."], "13a", "tokenised"),
+        (31.7, ["eins zwei drei vier .", "vier."], "13a", None),
     ],
 )
 def test_a_bleu_that_tells_nothing_says_so(bleu, references, tokenize, said):
