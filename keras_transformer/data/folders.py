@@ -13,9 +13,7 @@ from keras_transformer.data.texts import Corpus, Pair, State, some
 from keras_transformer.machine import files
 
 logger = logging.getLogger("keras_transformer")
-_TABLE = (
-    "write a file for each language, as in cut -f1 pairs.tsv > my-text/train.LANG"
-)
+_TABLE = "write a file for each language, as in cut -f1 pairs.tsv > my-text/train.LANG"
 _PANDAS = (
     "read it with pandas and give the table as `corpus` in Python: pandas."
 )

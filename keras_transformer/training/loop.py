@@ -223,11 +223,11 @@ def _train(
     if is_chief:
         # A kill may have come between a checkpoint and its validation, the last
         # of which comes before `result.json`.
-        must_validate_first = start.step and not (
-            start.figures or averaging.final_result(session.run_dir)
+        is_due = limits or start.step % run.training.validation_steps == 0
+        is_open = start.step and start.figures is None and is_due
+        must_validate_first = is_open and not averaging.final_result(
+            session.run_dir
         )
-        if start.step % run.training.validation_steps:
-            must_validate_first = must_validate_first and limits
         several = workers.are_several(strategy)
         validation = Validation(
             session.run_dir,
@@ -304,9 +304,9 @@ def _take_steps(
             or now.step % STOP_EVERY == 0
             or now.step % recipe.validation_steps == 0
         )
-        wishes = bool(training.limits(now) or model.stop_training)
-        wishes = TOLD if stop.signal else wishes
-        if may_stop and (wishes := workers.sum_of(strategy, wishes)):
+        is_over = bool(model.stop_training or training.limits(now))
+        wish = TOLD if stop.signal else int(is_over)
+        if may_stop and (wishes := workers.sum_of(strategy, wish)):
             if wishes >= TOLD and not stop.signal:
                 logger.info("Another worker was asked to end: ending with it.")
                 stop.signal = signal.SIGTERM
