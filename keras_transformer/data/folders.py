@@ -13,14 +13,11 @@ from keras_transformer.data.texts import Corpus, Pair, State, some
 from keras_transformer.machine import files
 
 logger = logging.getLogger("keras_transformer")
-_TABLE = "write a file for each language, as in cut -f1 pairs.tsv > my-text/train.LANG"
-_PANDAS = (
-    "read it with pandas and give the table as `corpus` in Python: pandas."
-)
+_IN_PYTHON = "give the table as `corpus` in Python, read with pandas."
 # What to do with pairs in other formats.
 OTHER_FORMATS = {
-    ".csv": f"{_PANDAS}read_csv",
-    ".xlsx": f"{_PANDAS}read_excel",
+    ".csv": f"{_IN_PYTHON}read_csv",
+    ".xlsx": f"{_IN_PYTHON}read_excel",
     ".tmx": "read its pairs in Python, as the guide to corpora shows",
 }
 
@@ -33,7 +30,11 @@ class Folder(Corpus):
         if not folder.is_dir():
             advice = "check the path in `corpus`"
             if folder.is_file():
-                advice = OTHER_FORMATS.get(folder.suffix.lower(), _TABLE)
+                advice = OTHER_FORMATS.get(
+                    folder.suffix.lower(),
+                    "write a file for each language, as in cut -f1 pairs.tsv > "
+                    f"my-text/train.{source_lang}",
+                )
             raise UserError(
                 "Expected demo, a folder or tfds:NAME as corpus, received "
                 f"{name}, which is not a folder; {advice}."
