@@ -5,6 +5,8 @@ import contextlib
 import pathlib
 
 from keras_transformer.commands import command_line, train
+from keras_transformer.runs import layout
+from keras_transformer.training.request import understand
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +38,8 @@ def run(args: argparse.Namespace) -> None:
         args.parser.error("expected --run-dir, a folder for the student")
     arguments = train.given_arguments(args)
     teacher, *others = arguments.pop("teacher")
+    if not layout.has_begun(args.run_dir):
+        understand(**arguments)  # Refuses what it can before TensorFlow loads.
     command_line.quiet_tensorflow()
     from keras_transformer.run import Run
     from keras_transformer.synthetic import distill
