@@ -28,6 +28,7 @@ from keras_transformer.settings import setting
 from keras_transformer.training.request import (
     SESSION_SETTINGS,
     Session,
+    understand,
 )
 
 
