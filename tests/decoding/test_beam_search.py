@@ -241,46 +241,6 @@ def test_half_precision_logits_give_float32_scores(dtype):
         assert_same(as_hypotheses(result, sentence), expected)
 
 
-def test_one_trace_serves_every_batch_and_the_state_may_grow():
-    """The state is the whole prefix, as a cache's time axis grows."""
-    vocab, traces = 11, []
-    table = np.random.default_rng(0).normal(size=[vocab, vocab])
-    table = table.astype("float32")
-
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.int32)], autograph=False
-    )
-    def run(limits):
-        traces.append(1)
-
-        def step(ids, position, state):
-            prefix = tf.concat([state["prefix"], ids[:, :, None]], axis=-1)
-            tf.debugging.assert_equal(tf.shape(prefix)[2], position + 1)
-            # The sum of the rows of all tokens so far.
-            logits = tf.reduce_sum(tf.gather(table, prefix), axis=2)
-            return logits, {"prefix": prefix}
-
-        state = {"prefix": tf.zeros([tf.size(limits), 3, 0], tf.int32)}
-        return beam_search(
-            step, state, max_lengths=limits, beam_size=3, n_best=2
-        )
-
-    class PrefixModel:
-        def log_probs(self, sentence, prefix):
-            return log_softmax(table[[BOS, *prefix]].sum(axis=0))
-
-    for batch in (5, 0, 2):
-        limits = [2, 3, 5, 7, 4][:batch]
-        result = [part.numpy() for part in run(tf.constant(limits, tf.int32))]
-        assert result[0].shape[:2] == (batch, 2)
-        for sentence, limit in enumerate(limits):
-            expected = plain_beam_search(
-                PrefixModel(), sentence, limit, 3, 0.6, n_best=2
-            )
-            assert_same(as_hypotheses(result, sentence), expected)
-    assert len(traces) == 1
-
-
 def test_a_model_that_answers_nan_finds_nothing_and_stops():
     table = np.zeros([1, 1, 7, 7])
     table[..., UNK] = np.nan
