@@ -85,23 +85,6 @@ def test_every_tree_comes_back_from_its_line(tree):
     assert len(line.split()) == words + 2 * constituents
 
 
-def test_traces_and_function_tags_go(tmp_path):
-    path = tmp_path / "a.mrg"
-    path.write_text(MRG)
-    first, second = map(trees.clean, trees.read_trees(path))
-    assert trees.on_one_line(first) == GOLD
-    # The tag of a bracket is no label with a function.
-    assert trees.on_one_line(second) == (
-        "(NP (-LRB- -LRB-) (NNS cats) (-RRB- -RRB-))"
-    )
-    # A tree of traces alone is left out.
-    assert trees.clean(Tree.fromstring("(S (NP (-NONE- *)))")) is None
-    # Trees may have one line or several.
-    several = list(trees.read_trees(path))
-    path.write_text("".join(trees.on_one_line(x) + "\n" for x in several))
-    assert list(trees.read_trees(path)) == several
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -189,6 +172,8 @@ def test_a_split_has_sentences_lines_and_trees(tmp_path):
         "symbols.txt": "▁(NP\n▁(S\n▁(VP\n▁)NP\n▁)S\n▁)VP\n",
     }
     read_symbols(tmp_path / "text" / "symbols.txt")
+    # A tree of traces alone is left out.
+    assert trees.clean(Tree.fromstring("(S (NP (-NONE- *)))")) is None
 
 
 def test_given_lines_are_scored_and_drawn(tmp_path):

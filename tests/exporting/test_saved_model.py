@@ -28,16 +28,6 @@ TEXTS = [
 ]
 
 
-def test_the_version_and_two_files_are_all_that_is_left(exported):
-    assert exported.name == "17"
-    assert sorted(os.listdir(exported.parent)) == [
-        "17",
-        "batching_parameters.txt",
-        "models.config",
-    ]
-    assert (exported / "saved_model.pb").is_file()
-
-
 def test_the_signatures_are_those_of_the_contract(served):
     def table(infos):
         return {

@@ -1,7 +1,0 @@
-import pytest
-from notebook_runs import assert_runs
-
-
-@pytest.mark.example
-def test_every_cell_runs_and_gives_what_the_stored_one_shows():
-    assert_runs("5_the_model_on_one_screen")
