@@ -133,13 +133,6 @@ def test_every_shape_scores_alike(tmp_path, sizes):
     )
 
 
-def test_an_activation_that_ctranslate2_lacks_is_refused(tmp_path):
-    tokenizer = sample_runs.digit_tokenizer()
-    model = make_model(vocab_size=tokenizer.vocab_size, activation="softsign")
-    with pytest.raises(UserError, match="has no activation softsign"):
-        ctranslate2_export.export(Translator(model, tokenizer), tmp_path / "x")
-
-
 def test_the_folder_holds_all_that_text_needs(exported):
     assert sorted(path.name for path in exported.iterdir()) == [
         "config.json",

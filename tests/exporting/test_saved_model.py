@@ -146,14 +146,6 @@ def test_a_version_is_never_overwritten(small_translator, exported):
     assert after == before
 
 
-def test_a_folder_that_cannot_be_made_is_one_sentence(
-    small_translator, tmp_path, one_signature
-):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(config.UserError, match="choose a folder that can be"):
-        serving.export(small_translator, tmp_path / "file/exported")
-
-
 @contextmanager
 def files_of_at_most(num_bytes):
     """As a full disk: larger files fail while they are being written."""
