@@ -20,10 +20,13 @@ The rules know the Unicode version of the Python that trains a
 vocabulary; the vocabulary keeps them.
 """
 
+import bisect
 import collections
 import functools
 import io
 import itertools
+import logging
+import math
 import os
 import pathlib
 import re
@@ -43,6 +46,7 @@ from keras_transformer.data.source_reading import is_singleton, is_visible
 from keras_transformer.data.texts import checked_texts
 from keras_transformer.machine import files
 
+logger = logging.getLogger("keras_transformer")
 # The four roles, the 256 bytes that spell rare characters, and the space.
 RESERVED_PIECES = 4 + 256 + 1
 # Beyond this many sentences, a random sample trains the vocabulary.
@@ -50,6 +54,13 @@ MAX_TRAINING_SENTENCES = 5_000_000
 # A character seldomer than this share of the text is spelled in bytes. A model
 # learns from such what bytes mean, and can copy characters that it never saw.
 RARE = 1 / 100_000
+# Letters of a script without capitals, such as Chinese, are counted among
+# themselves: they get a piece until they cover this share of all such letters,
+# as sentencepiece's authors advise where there are thousands, or fill this part
+# of the vocabulary. A few of them in other text are no language.
+COVERAGE = 0.9995
+MOST_LETTERS = 1 / 3
+LANGUAGE = 1 / 100
 # Likewise of those that show nothing, since a source reads them as a space or
 # nothing: a few stray ones are better no piece.
 RARE_BLANK = 1 / 10_000
@@ -154,16 +165,34 @@ def _others() -> re.Pattern:
 
 def _rare_characters(lines: Iterable[str], most: int) -> dict[int, str]:
     """Map the characters that get no piece to spaces, for `str.translate`."""
-    counts: collections.Counter[str] = collections.Counter()
-    for line in lines:
-        counts.update(line)
+    counts = collections.Counter(itertools.chain.from_iterable(lines))
     total = counts.total()
     del counts[" "]
-    rare = {x for x, _ in counts.most_common()[most:]}
-    for x, count in counts.items():
-        if count < total * (RARE if is_visible(x) else RARE_BLANK):
-            rare.add(x)
-    return dict.fromkeys(map(ord, rare), " ")
+    covering = _covering_letters(counts)
+    letters = {*covering[: int(most * MOST_LETTERS)]}
+    kept = {
+        x
+        for x, count in counts.most_common(most)
+        if count >= total * (RARE if is_visible(x) else RARE_BLANK)
+        or x in letters
+    }
+    if missing := len({*covering} - kept):
+        size = RESERVED_PIECES + math.ceil(len(covering) / MOST_LETTERS)
+        said = "%d everyday letters get no piece; %d pieces would have them."
+        logger.info(said, missing, size)
+    return dict.fromkeys(map(ord, counts.keys() - kept), " ")
+
+
+def _covering_letters(counts: collections.Counter[str]) -> list[str]:
+    """List letters without case, the commonest first, up to `COVERAGE`."""
+    letters, sums = list[str](), [0]
+    for x, count in counts.most_common():
+        if unicodedata.category(x) == "Lo":
+            letters.append(x)
+            sums.append(sums[-1] + count)
+    if sums[-1] < LANGUAGE * counts.total():
+        return []
+    return letters[: bisect.bisect_left(sums, COVERAGE * sums[-1])]
 
 
 def _train(lines: Iterator[str], **extra: Any) -> bytes:

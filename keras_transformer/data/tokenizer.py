@@ -159,7 +159,9 @@ class Tokenizer(tf.Module):
                 warning logged. Characters that are less than one in 100,000
                 (one in 10,000 if they show nothing, such as no-break spaces),
                 and the rarest of those that the size cannot hold, get no
-                piece: they are spelled in bytes.
+                piece: they are spelled in bytes. Letters without case, such as
+                kanji, get pieces until 99.95 % of them are covered or a third
+                of the size is full.
             path: File to write; its folder must exist.
             symbols: Strings that stay one piece each, as in
                 `pieces.read_symbols`; `pieces` has them after the four ids.

@@ -130,12 +130,15 @@ def test_a_size_that_the_text_cannot_fill_gives_way(tmp_path, caplog):
 
 @pytest.mark.parametrize("symbols", [(), ("<2fr>",)])
 def test_more_characters_than_a_size_can_hold_leave_the_rarest_to_bytes(
-    symbols, tmp_path
+    symbols, tmp_path, caplog
 ):
+    caplog.set_level(logging.INFO, "keras_transformer")
     han = [chr(0x4E00 + i) for i in range(9_000)]
     lines = ["".join(han[i:]) for i in range(0, 9_000, 500)]
     tokenizer = Tokenizer.train(lines, 1_009, tmp_path / "t.model", symbols)
     assert tokenizer.vocab_size == 1_009
+    # Of 85,500 characters 42 may lack: 8,958 letters in a third of the pieces.
+    assert str(261 + 3 * 8_958) in caplog.text
     # The last ones are the most frequent.
     (ids,) = tokenizer.tokenize([han[-1] + han[0]]).to_list()
     assert tokenizer.pieces(ids) == [
@@ -158,6 +161,17 @@ def test_a_character_below_one_in_100_000_is_learnt_as_bytes(tmp_path):
         assert ("é" in pieces) == has_piece
         assert "😀" in pieces and "\u00a0" not in pieces
         assert round_trip(tokenizer, "é 😀") == "é 😀"
+
+
+@pytest.mark.parametrize("most, has_piece", [(9_990, True), (9_980, False)])
+def test_letters_of_a_large_script_are_counted_among_themselves(
+    most, has_piece, tmp_path
+):
+    # Of 10,000 in a million characters 9,995 are enough; fewer are no language.
+    text = ["召" * most + "舞" * 6 + "弁" * 4, *["abcd" * 25] * 9_900]
+    tokenizer = Tokenizer.train(text, 300, tmp_path / "t")
+    pieces = "".join(tokenizer.pieces(range(tokenizer.vocab_size)))
+    assert ("舞" in pieces) == has_piece and "弁" not in pieces
 
 
 @pytest.mark.parametrize(
