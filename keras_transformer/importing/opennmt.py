@@ -254,13 +254,10 @@ def _sentencepiece(
 def _find(folder: pathlib.Path, name: Any, setting: str) -> pathlib.Path:
     """Find a file of the folder, by its path or its name alone."""
     # Files elsewhere are refused, because errors quote their content.
-    if isinstance(name, str):
-        path = pathlib.PurePath(name)
-        if not path.is_absolute() and ".." not in path.parts:
-            if (folder / path).is_file():
-                return folder / path
-        if (folder / path.name).is_file():
-            return folder / path.name
+    home, name = folder.resolve(), str(name)
+    for path in folder / name, folder / pathlib.PurePath(name).name:
+        if path.is_file() and path.resolve().is_relative_to(home):
+            return path
     raise UserError(
         f"Expected the file that {setting} names in {folder}, found no "
         f"{name}; copy it there."

@@ -19,6 +19,7 @@ from keras_transformer.importing.source_files import check_folder, refusing
 from keras_transformer.machine import extras, files
 from keras_transformer.model import Transformer
 from keras_transformer.runs import layout
+from keras_transformer.runs.averaging import check_size
 from keras_transformer.runs.run_config import RunConfig, checksum_of
 
 # Files by which a format is known, and its reader.
@@ -95,22 +96,20 @@ def read(folder: pathlib.Path) -> Imported:
 def _build(imported: Imported) -> Transformer:
     """Build the model and give it the weights, all of them."""
     weights, settings = dict(imported.weights), imported.model
-    # Before the model is built: a few settings can ask for any memory.
-    for name, shape in (
-        ("embedding/table", (settings.vocab_size, settings.d_model)),
-        (
-            "encoder/layer_0/feed_forward/widen/kernel",
-            (settings.d_model, settings.ffn_dim),
-        ),
-    ):
-        _check_shape(name, weights[name], shape)
+    size = sum(array.nbytes for array in weights.values())
+    check_size(settings, size, "the file of weights")
     extras.check_keras()
     model = Transformer(**dataclasses.asdict(settings), dtype="float32")
     for variable in model.weights:
         # Without the name of the model, which Keras numbers.
         name = variable.path.partition("/")[2]
         array = np.asarray(weights.pop(name), "float32")
-        _check_shape(name, array, tuple(variable.shape))
+        if array.shape != (shape := tuple(variable.shape)):
+            raise UserError(
+                f"The weights {name} have the shape {array.shape}, but the "
+                f"model's settings ask for {shape}; give the settings that "
+                "came with the weights."
+            )
         if not np.isfinite(array).all():
             raise UserError(
                 f"The weights {name} hold infinite numbers or NaN; download "
@@ -120,15 +119,6 @@ def _build(imported: Imported) -> Transformer:
     if weights:
         raise ValueError(f"There is no place for {', '.join(weights)}")
     return model
-
-
-def _check_shape(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
-    if array.shape != shape:
-        raise UserError(
-            f"The weights {name} have the shape {array.shape}, but the model's "
-            f"settings ask for {shape}; give the settings that came with the "
-            "weights."
-        )
 
 
 def _config(

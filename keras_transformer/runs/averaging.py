@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import keras
 import numpy as np
 
-from keras_transformer.config import UserError
+from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.machine import extras, files
 from keras_transformer.model import Transformer
 from keras_transformer.presets import parameters
@@ -110,14 +110,7 @@ class Chosen:
         if not self.is_final:
             path = kept[-1] / WEIGHTS_FILE
         try:
-            # A wrong number there must not fill the memory.
-            size, count = path.stat().st_size, parameters(run.model)
-            if count > size / 2:  # In float32 it would be a quarter.
-                raise UserError(
-                    f"config.json in {self.run_dir} describes a model of "
-                    f"{count:,} parameters, of which {path} is too small to "
-                    "hold the half; restore the one or the other."
-                )
+            check_size(run.model, path.stat().st_size, path)
             shape = dataclasses.asdict(run.model)
             model = Transformer(**shape, dtype="float32")
             if not self.is_final:
@@ -134,6 +127,19 @@ class Chosen:
             "again if a training has just replaced them, restore them, or ask "
             "for an average of checkpoints with `average`."
         ) from None
+
+
+def check_size(model: ModelConfig, size: int, path: object) -> None:
+    """Refuse settings of a model that is much larger than its weights.
+
+    A wrong number must not fill the memory, so this comes before it is built.
+    """
+    if (count := parameters(model)) > size / 2:  # In float32: a quarter.
+        raise UserError(
+            f"The settings describe a model of {count:,} parameters, but "
+            f"{path} is too small to hold the half; restore the one or the "
+            "other."
+        )
 
 
 def final_result(run_dir: str | os.PathLike) -> Chosen | None:

@@ -149,21 +149,15 @@ class Batcher:
                 queue[:] = [each for each in queue if not each.answer.done()]
                 if not queue:
                     del self._queues[key]
+            size = self.batching.max_batch_size
             ready = [
-                key
+                (key.is_long == self._was_long, queue[0].since, key)
                 for key, queue in self._queues.items()
-                if len(queue) >= self.batching.max_batch_size
-                or queue[0].since <= overdue
+                if len(queue) >= size or queue[0].since <= overdue
             ]
             if not ready:
                 return
-            key = min(
-                ready,
-                key=lambda key: (
-                    key.is_long == self._was_long,
-                    self._queues[key][0].since,
-                ),
-            )
+            *_, key = min(ready, key=lambda each: each[:2])
             self._was_long = key.is_long
             while self._free and self._queues[key]:
                 batch = self._take(key)
@@ -177,54 +171,49 @@ class Batcher:
         share = math.ceil(len(queue) / self._free)
         size = min(share, self.batching.max_batch_size)
         # The oldest has distance 0, and the sort keeps the order of equals.
-        nearest = sorted(
-            queue, key=lambda each: abs(each.length - queue[0].length)
-        )[:size]
-        taken: list[_Waiting] = []
-        longest = 0
-        for each in nearest:
+        oldest = queue[0].length
+        queue.sort(key=lambda each: abs(each.length - oldest))
+        count = longest = 0
+        for each in queue[:size]:
             longest = max(longest, each.length)
-            if taken and (len(taken) + 1) * longest > _BATCH_BYTES:
+            if count and (count + 1) * longest > _BATCH_BYTES:
                 break
-            taken.append(each)
-        ids = {id(each) for each in taken}
-        queue[:] = [each for each in queue if id(each) not in ids]
+            count += 1
+        taken, others = queue[:count], queue[count:]
+        queue[:] = sorted(others, key=lambda each: each.since)
         return taken
 
     async def _compute(self, key: _Key, batch: list[_Waiting]) -> None:
         self.sizes.observe(len(batch))
         try:
-            if not await self._answer(key, batch) and len(batch) > 1:
-                # One of them may be the cause, so try each by itself.
-                for waiting in batch:
-                    await self._answer(key, [waiting])
+            await self._answer(key, batch)
         finally:
             self._free += 1
             self._begin()
 
-    async def _answer(self, key: _Key, batch: list[_Waiting]) -> bool:
-        """Answer a batch; return False where the model fails."""
+    async def _answer(self, key: _Key, batch: list[_Waiting]) -> None:
         batch = [waiting for waiting in batch if not waiting.answer.done()]
         if not batch:
-            return True
+            return
+        rows = [waiting.row for waiting in batch]
+        loop, run = asyncio.get_running_loop(), key.model.run
         try:
-            outputs = await asyncio.get_running_loop().run_in_executor(
-                self._pool,
-                key.model.run,
-                key.signature,
-                [waiting.row for waiting in batch],
+            outputs = await loop.run_in_executor(
+                self._pool, run, key.signature, rows
             )
         except Exception as error:  # The batch failed, not the server.
             if len(batch) == 1 and not batch[0].answer.done():
                 batch[0].answer.set_exception(error)
-            return False
+            elif len(batch) > 1:  # Not all of them need be the cause.
+                for waiting in batch:
+                    await self._answer(key, [waiting])
+            return
         self.answered += 1
         for i, waiting in enumerate(batch):
             if not waiting.answer.done():
                 waiting.answer.set_result(
                     {name: all_[i : i + 1] for name, all_ in outputs.items()}
                 )
-        return True
 
 
 def _joined(rows: Sequence[Outputs]) -> Outputs:

@@ -1,20 +1,13 @@
 """LibreTranslate's interface, for the clients and plugins that speak it.
 
-    POST /translate           q (a text or a list), source, target, format,
-                              alternatives
-    GET  /languages           the model's one direction
-    GET  /health              whether the model translates
-    GET  /frontend/settings   settings for a page of LibreTranslate's
-
-Requests are JSON or a form of either kind. What we do not offer is refused in
-LibreTranslate's words. There is no `/detect`: a model of one direction cannot
-tell languages apart. The source language `auto` is the model's own; a text is
-returned unchanged if both languages are the same. HTML has no alternatives.
+`docs/reference/http.md` lists it. What we do not offer is refused in
+LibreTranslate's words. A text is returned unchanged if both languages are the
+same.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -71,21 +64,19 @@ async def _check_health(service: Service, request: Request) -> Response:
     """Wait until a word or another text is translated."""
     loop, batcher = asyncio.get_running_loop(), service.batcher
     end, before = loop.time() + HEALTH_SECONDS, batcher.answered
-    with service.versions.use() as model:
-        check_signature(model, DEFAULT_SIGNATURE)
-        row = (_WORD,) * len(model.inputs(DEFAULT_SIGNATURE))
-        # If the queue is full, others' texts show that the model works.
-        task = asyncio.ensure_future(
-            batcher.run(model, DEFAULT_SIGNATURE, [row])
-        )
-        try:
-            while loop.time() < end:
-                await asyncio.sleep(0.02)
-                if batcher.answered > before:
-                    return json_response({"status": "ok"})
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+    model = service.versions.current
+    check_signature(model, DEFAULT_SIGNATURE)
+    row = (_WORD,) * len(model.inputs(DEFAULT_SIGNATURE))
+    # If the queue is full, others' texts show that the model works.
+    task = asyncio.ensure_future(batcher.run(model, DEFAULT_SIGNATURE, [row]))
+    try:
+        while loop.time() < end:
+            await asyncio.sleep(0.02)
+            if batcher.answered > before:
+                return json_response({"status": "ok"})
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
     raise RefusalError(
         f"The model has answered nothing for {HEALTH_SECONDS:g} s.", status=503
     )
@@ -140,16 +131,12 @@ async def _translate(job: Job) -> Response:
     answer: dict[str, Any] = {"translatedText": [best for best, *_ in found]}
     if count:
         answer["alternatives"] = [others for _, *others in found]
-    if _is_auto(fields):
+    if str(fields["source"]).lower() == "auto":
         detected = {"confidence": 100.0, "language": source}
         answer["detectedLanguage"] = [detected] * len(found)
     if not isinstance(fields["q"], list):
         answer = {key: values[0] for key, values in answer.items()}
     return await job.respond(answer)
-
-
-def _is_auto(fields: Mapping[str, Any]) -> bool:
-    return str(fields["source"]).lower() == "auto"
 
 
 def _read(job: Job) -> tuple[dict[str, Any], list[str], str, str]:
@@ -167,8 +154,7 @@ def _read(job: Job) -> tuple[dict[str, Any], list[str], str, str]:
         raise RefusalError(
             "Invalid request: q must be a text or a list of texts"
         )
-    auto = sides[0] if _is_auto(fields) else None
-    source = auto or spelt_by_model(fields["source"], sides)
+    source = spelt_by_model(fields["source"], sides, auto=sides[0])
     target = spelt_by_model(fields["target"], sides)
     if (target, source) == sides:
         names = [language_of(code).name for code in sides]
@@ -177,7 +163,7 @@ def _read(job: Job) -> tuple[dict[str, Any], list[str], str, str]:
             f"from {names[1]} ({source})"
         )
     if fields.get("format") not in (None, "", "text", "html"):
-        raise RefusalError(f"{fields['format']} format is not supported")
+        raise RefusalError(f"{fields['format']!s:.32} format is not supported")
     if not str(fields.get("alternatives") or 0).isdecimal():
         raise RefusalError("Invalid request: alternatives must be a number")
     return fields, list(map(scalar_text, texts)), source, target
@@ -195,19 +181,20 @@ def _fields(job: Job) -> dict[str, Any]:
             f"{kind}.",
             status=415,
         )
-    fields: dict[str, Any] = as_form(job.request.scope["query_string"])
+    fields = as_form(job.request.scope["query_string"])
     fields |= as_form(job.body, content_type)
-    if "q" in fields:  # Browsers send these line ends.
-        fields["q"] = fields["q"].replace("\r\n", "\n")
-    return fields
+    # Browsers send these line ends.
+    return fields | {"q": fields.get("q", "").replace("\r\n", "\n")}
 
 
-def spelt_by_model(code: Any, codes: Sequence[str]) -> str:
+def spelt_by_model(code: Any, codes: Sequence[str], auto: str = "") -> str:
     """Find which of the model's codes another spelling means.
 
     A code of another country means the same language, unless the model knows
     that code itself.
     """
+    if auto and str(code).lower() == "auto":
+        return auto
     for each in codes:
         if str(code).lower() == each.lower():
             return each

@@ -43,6 +43,8 @@ _LEFT_ALONE = """
 _ENDS = {"p": ["p"], **dict.fromkeys(["rp", "rt"], ["rp", "rt", "/ruby"])}
 _DEPTH = 64  # Of nested elements; elements further out are borders.
 _WHITE = " \t\r\n\f"
+# Before a number of so many digits that Python reads it slowly or not at all.
+_ENDLESS = re.compile(r"&(?=#\d{99})")
 _SIGNS = (*string.punctuation, *"¡«»¿–—‘’‚“”„…‹›、。「」『』！（），：；？")
 
 # What was sent, and what it is: a word (#), white space ( ), a tag (b or /b) or
@@ -95,8 +97,7 @@ class _Reader(HTMLParser):
         # In one line, columns count from the start. The other two are comments
         # to a browser; the parser skips one and may fail at the other.
         one_line = source.replace("\n", " ")
-        # Python reads no number of thousands of digits.
-        one_line = re.sub(r"&(?=#\d{99})", " ", one_line)
+        one_line = _ENDLESS.sub(" ", one_line)
         self.feed(one_line.replace("</>", "<!>").replace("<![", "<! "))
         # What has no end. If closed, the parser would try it again and again.
         self._add("#")
@@ -126,11 +127,7 @@ class _Reader(HTMLParser):
     def handle_comment(self, data: str) -> None:
         self._add("")
 
-    def handle_decl(self, decl: str) -> None:
-        self._add("")
-
-    def handle_pi(self, data: str) -> None:
-        self._add("")
+    handle_decl = handle_pi = handle_comment
 
     def _add(self, name: str, is_alone: bool = False) -> None:
         inside = self._inside
@@ -165,13 +162,6 @@ class _Element:
         self.children: list[_Element] = []
 
 
-def _unescaped(source: str) -> str:
-    try:
-        return html.unescape(source)
-    except ValueError:  # Of thousands of digits.
-        return source
-
-
 class Segment:
     """Text and elements between two blocks."""
 
@@ -184,7 +174,8 @@ class Segment:
             if name == " " and texts[-1] in ("", " "):
                 last.before += source
             elif name in (" ", "#"):
-                texts.append(_unescaped(source) if name == "#" else name)
+                source = html.unescape(_ENDLESS.sub("&amp;", source))
+                texts.append(source if name == "#" else name)
                 size += len(texts[-1])
                 last = _Element("", size)  # Takes a second space.
             elif not name.startswith("/"):

@@ -1,9 +1,4 @@
-"""The page at `/`, and its own interface.
-
-    GET  /                the page
-    GET  /api/card        the model, its scores, the limits
-    POST /api/translate   text → sentences with hypotheses and linked words
-    GET  /explain?text=…  the viewer for a sentence, if there is a run
+"""The page at `/`, and its own interface, which `docs/reference/http.md` lists.
 
 The page needs JavaScript.
 """
@@ -58,7 +53,7 @@ class PageApi:
     """The routes of the page."""
 
     def __init__(self, service: Service) -> None:
-        self.service = service
+        self._service = service
         # Explanations have a thread of their own: one that nobody waits for
         # still runs to its end, and must not take threads that others need.
         self._explainer = ThreadPoolExecutor(1, "explain")
@@ -73,26 +68,23 @@ class PageApi:
         self._files["/"] = _html(page, PAGE_POLICY)
         translate = partial(service.answer, work=_translate)
         self.routes = [
-            *(Route(path, self.file) for path in self._files),
-            Route("/api/card", self.card),
+            *(Route(path, self._file) for path in self._files),
+            Route("/api/card", self._card),
             Route("/api/translate", translate, methods=["POST"]),
-            Route("/explain", self.explain),
+            Route("/explain", self._explain),
         ]
 
-    async def file(self, request: Request) -> Response:
-        """Serve the page, its style sheet or a script."""
+    async def _file(self, request: Request) -> Response:
         return self._files[request.scope["path"]]
 
-    async def card(self, request: Request) -> Response:
-        """Serve the model's card."""
-        model = self.service.versions.current
+    async def _card(self, request: Request) -> Response:
+        model, limits = self._service.versions.current, self._service.limits
         card = card_of(model)
-        limits = self.service.limits
         source = language_of(card.source_lang)
         target = language_of(card.target_lang)
         return json_response(
             {
-                "name": self.service.name,
+                "name": self._service.name,
                 "version": model.version,
                 "source_lang": source.code,
                 "source_name": source.name,
@@ -112,13 +104,12 @@ class PageApi:
                     "seconds": limits.timeout,
                 },
                 "n_best": card.search.get("n_best", 1),
-                "explain": self.service.explain is not None,
+                "explain": self._service.explain is not None,
             }
         )
 
-    async def explain(self, request: Request) -> Response:
-        """Serve the viewer for a sentence."""
-        explain = self.service.explain
+    async def _explain(self, request: Request) -> Response:
+        explain = self._service.explain
         if explain is None:
             raise RefusalError(
                 "Only the export is here, and explaining needs the model; "
@@ -131,14 +122,14 @@ class PageApi:
         if self._explaining == _MOST_EXPLANATIONS:
             busy = "Other explanations are waiting; try again."
             raise RefusalError(busy, status=503, retry=True)
-        weights = card_of(self.service.versions.current).weights
+        weights = card_of(self._service.versions.current).weights
         # If the client leaves before it begins, it never begins.
         work = asyncio.get_running_loop().run_in_executor(
             self._explainer, explain, text, weights
         )
         self._explaining += 1
         try:
-            document = await self.service.unless_gone(request, work)
+            document = await self._service.unless_gone(request, work)
         except UserError as error:
             raise RefusalError(str(error), status=409) from None
         finally:

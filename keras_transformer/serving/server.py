@@ -1,6 +1,7 @@
 """The server process, from its address to the routes of the interfaces."""
 
 import asyncio
+import functools
 import logging
 import pathlib
 import re
@@ -154,16 +155,21 @@ def names_of(host: str, others: Sequence[str] = ()) -> list[str]:
 def log_lost(loop: asyncio.AbstractEventLoop, context: dict) -> None:
     """Log an error that nobody waited for, as asyncio would in all detail."""
     if "exception" in context:
-        _log_mistake("A task ended", context["exception"])
+        _log_once(f"A task ended because of {_mistake(context['exception'])}")
 
 
-def _log_mistake(what: str, error: BaseException) -> None:
-    """Log the kind and place of an error; its message may hold a text."""
+# Without file descriptors, asyncio tells thousands of times a second.
+_log_once = functools.cache(logger.error)
+
+
+def _mistake(error: BaseException) -> str:
+    """Name the kind and place of an error; its message may hold a text."""
+    kind = getattr(error, "strerror", None) or type(error).__name__
     where = ""
     for place in traceback.extract_tb(error.__traceback__)[-1:]:
         file = pathlib.Path(place.filename).name
         where = f" in {file}, line {place.lineno}"
-    logger.error("%s because of %s%s", what, type(error).__name__, where)
+    return kind + where
 
 
 class _Door:
@@ -213,7 +219,7 @@ class _Door:
         try:
             await app(scope, receive, send_on)
         except Exception as error:
-            _log_mistake("No answer", error)
+            logger.error("No answer because of %s", _mistake(error))
         finally:
             seconds = time.perf_counter() - begun
             self._counts.add(scope["path"], status or GONE, seconds)

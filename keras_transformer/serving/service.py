@@ -102,8 +102,8 @@ class Service:
         job = Job(self, request)
         try:
             await job.receive()
-            with self.versions.use() as job.model:
-                return await self.unless_gone(request, work(job))
+            job.model = self.versions.current
+            return await self.unless_gone(request, work(job))
         finally:
             job.hold(0)
 
@@ -143,7 +143,7 @@ class Job:
     service: Service
     request: Request  # Its head.
     body: bytes = b""
-    # The version that works on it, in use until it is answered.
+    # The version that works on it until it is answered.
     model: ServedModel = dataclasses.field(init=False)
     # Whether work on it may take so long that others must not wait for it.
     is_long: bool = False
@@ -153,7 +153,9 @@ class Job:
         """Read the body, within limits of size, time and number."""
         # Starlette's parser of parts wants a thread without a running loop.
         kind = self.request.headers.get("content-type", "")
-        self.is_long = kind.lower().startswith("multipart/")
+        self.is_long = kind.lower().startswith("multipart/") or (
+            len(self.request.scope["query_string"]) > _SHORT
+        )
         try:
             await asyncio.wait_for(
                 self._read(), self.service.limits.body_seconds

@@ -1,16 +1,8 @@
-"""TensorFlow Serving's REST interface: `/v1/models/…`.
-
-    GET  /v1/models/NAME[/versions/N]             the versions
-    GET  /v1/models/NAME[/versions/N]/metadata    their signatures
-    POST /v1/models/NAME[/versions/N]:predict     outputs for inputs
-
-Beyond it, `:predict?nonfinite=null` writes null where TensorFlow Serving
-writes -Infinity, which strict parsers of JSON refuse.
+"""TensorFlow Serving's REST interface, as `docs/reference/http.md` lists it.
 
 A request has rows (`instances` → `predictions`) or columns (`inputs` →
 `outputs`). A request may leave out the name of a single input, and an answer
-leaves out the name of a single output. `{"b64": …}` holds bytes. Numbers that
-are not finite are written as NaN, Infinity or -Infinity.
+leaves out the name of a single output.
 """
 
 import base64
@@ -152,17 +144,17 @@ def to_rows(request: Mapping[str, Any], names: Sequence[str]) -> list[Row]:
     else:
         inputs = request["inputs"]
         if not _is_object(inputs):
-            inputs = {names[0]: inputs} if len(names) == 1 else {}
-        for name in names:
-            if not isinstance(inputs.get(name), list) or not inputs[name]:
-                raise RefusalError(
-                    f"Expected a list of texts as the input {name}."
-                )
-        if len({len(inputs[name]) for name in names}) > 1:
+            inputs = dict.fromkeys(names[:1], inputs)
+        columns = [inputs.get(name) for name in names]
+        if not all(isinstance(column, list) and column for column in columns):
+            raise RefusalError(
+                f"Expected a list of texts as each of {', '.join(names)}."
+            )
+        if len(set(map(len, columns))) > 1:
             raise RefusalError(
                 f"Expected as many texts in each of {', '.join(names)}."
             )
-        rows = list(zip(*(inputs[name] for name in names), strict=True))
+        rows = list(zip(*columns, strict=True))
     return [tuple(map(_text, row)) for row in rows]
 
 

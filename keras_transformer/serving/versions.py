@@ -6,13 +6,12 @@ its requests before its memory is freed.
 """
 
 import asyncio
-import collections
-import contextlib
 import logging
 import os
 import pathlib
 import time
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -97,10 +96,6 @@ class ServedModel:
         ]
         return self._calls[signature](*columns)
 
-    def close(self) -> None:
-        """Free its memory once nobody calls it any more."""
-        self._session.close()
-
 
 def _check_machine(path: pathlib.Path, card: ModelCard) -> None:
     """Raise `UserError` if the model cannot be trusted to run here."""
@@ -184,21 +179,9 @@ class Versions:
             )
         # Of each number that was tried, and the reason if it was not loaded.
         self.states: dict[int, tuple[str, str]] = {}
-        self._users: collections.Counter[ServedModel] = collections.Counter()
         # When to try those again that could not be loaded.
         self._retry: dict[int, float] = {}
         self.current = self._load(found[max(found)])
-
-    @contextlib.contextmanager
-    def use(self) -> Iterator[ServedModel]:
-        """Lend the current version; it stays until it is given back."""
-        model = self.current
-        self._users[model] += 1
-        try:
-            yield model
-        finally:
-            self._users[model] -= 1
-            self._close_unused()
 
     async def follow(self) -> None:
         """Look for a newer version every few seconds, forever."""
@@ -235,17 +218,14 @@ class Versions:
         old, self.current = self.current, model
         self.states[old.version] = UNLOADING, ""
         logger.info("Version %d takes over from %d", version, old.version)
-        self._users.setdefault(old, 0)
-        self._close_unused()
+        # Once the last request lets go of it, its memory is free.
+        end = self.states.__setitem__, old.version, (END, "")
+        weakref.finalize(old, *end)
 
     def _load(self, path: pathlib.Path) -> ServedModel:
         try:
             model = ServedModel(path, self.threads)
-            try:
-                _warm_up(model)
-            except Exception:
-                model.close()
-                raise
+            _warm_up(model)
         except UserError:
             raise
         except Exception as error:  # A folder may hold anything.
@@ -256,12 +236,3 @@ class Versions:
             ) from None
         self.states[model.version] = AVAILABLE, ""
         return model
-
-    def _close_unused(self) -> None:
-        """Free the versions that nobody uses any more."""
-        for model, users in list(self._users.items()):
-            if model is not self.current and not users:
-                del self._users[model]
-                self.states[model.version] = END, ""
-                # This may take a moment; others need not wait for it.
-                asyncio.get_running_loop().run_in_executor(None, model.close)

@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import socket
 import subprocess
+import sys
 import time
 
 import httpx
@@ -16,7 +17,8 @@ from running_server import running
 from still_model import StillModel
 from waiting import until
 
-EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "serving"
+ROOT = pathlib.Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "serving"
 PREDICT = "/v1/models/small:predict"
 BODY = json.dumps({"inputs": ["Hund"]}).encode()
 
@@ -123,3 +125,44 @@ def test_the_compose_file_starts_both_without_a_place_to_write_but_tmp():
     assert services["proxy"]["ports"] == ["127.0.0.1:8501:8080"]
     config = (EXAMPLES / "nginx.conf").read_text()
     assert "listen 8080;" in config and "server translator:8501;" in config
+
+
+# A root that nobody can write to, with a new /tmp.
+READ_ONLY = """
+mount --make-rprivate /
+mount --bind "$1" /srv
+mount -t tmpfs tmpfs /tmp
+mount -o remount,ro,bind /srv
+mount -o remount,ro,bind /
+shift
+! touch /srv/a /var/a 2>/dev/null && exec "$@"
+"""
+
+
+def test_the_server_starts_where_only_tmp_can_be_written(exported):
+    unshared = ["unshare", "--mount", "sh", "-ec"]
+    if subprocess.run([*unshared, "mount --make-rprivate /"]).returncode:
+        pytest.skip("This machine allows no namespaces.")
+    if ROOT.is_relative_to("/tmp"):
+        pytest.skip("The new /tmp would hide the package.")
+    process = subprocess.Popen(
+        [
+            *(*unshared, READ_ONLY, "sh", exported.parent, sys.executable),
+            *("-m", "keras_transformer", "serve", "/srv", "--port", "0"),
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+        },
+    )
+    try:
+        line = process.stderr.readline()
+        url = line.strip().rpartition(" ")[2]
+        assert "Serving at" in line
+        assert httpx.get(f"{url}/health").status_code == 200
+    finally:
+        process.kill()
+        process.communicate()

@@ -19,10 +19,6 @@ class OneVersion:
         self.current = model
         self.states = {model.version: ("AVAILABLE", "")}
 
-    @contextlib.contextmanager
-    def use(self, version=None):
-        yield self.current
-
 
 class Running:
     """A server that runs."""
