@@ -13,6 +13,8 @@
 # make dist         a wheel and an sdist in dist/, checked
 # make test-oldest  make test with the oldest packages, in .venv-oldest
 # make test-torch   the model wing on Keras's PyTorch backend, in .venv-torch
+# make test-older   exports of the demo in older TensorFlows, as a table; makes
+#                   an environment of 2 GB for each
 # make test-node    clients of LibreTranslate from npm; needs Node.js with npm
 # make clean        remove what these have made
 # make help         this list
@@ -35,7 +37,8 @@ CONTRACT := -m "not slow and not example" --durations 9 --durations-min 5
 
 .PHONY: demo env test test-slow test-examples test-rest \
 	test-all seconds programs \
-	notebooks lint docs dist test-oldest test-torch test-node clean help
+	notebooks lint docs dist test-oldest test-torch test-older test-node \
+	clean help
 
 demo: $(VENV)/run.stamp
 	$(BIN)/python train.py --preset demo --corpus demo --run-dir $(RUN)
@@ -95,6 +98,10 @@ dist: $(VENV)/test.stamp
 
 test-oldest: $(OLDEST)/stamp
 	$(OLDEST)/bin/python -m pytest $(ON_ALL_CORES) $(CONTRACT)
+
+test-older: $(VENV)/run.stamp
+	PYTHONPATH=. $(BIN)/python benchmarks/older_tensorflows.py \
+		--run-dir $(RUN)
 
 test-torch: $(TORCH)/stamp
 	$(TORCH)/bin/python -m pytest tests_torch

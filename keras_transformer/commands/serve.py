@@ -189,16 +189,11 @@ def _served_run(args: argparse.Namespace) -> "Run | None":
         args.parser.error(
             "expected --run-dir beside --ensemble and --ensemble-mean"
         )
-    if (args.exported / "saved_model.pb").exists():
+    if not any(args.exported.glob("*/saved_model.pb")):
         raise UserError(
-            "Expected the folder of all versions of an export, received "
-            f"{args.exported}, which is one version; give "
-            f"{args.exported.absolute().parent}."
-        )
-    if not args.exported.is_dir():
-        raise UserError(
-            f"Expected the folder of an export, found none at {args.exported}; "
-            "write one with keras-transformer export."
+            "Expected the folder of all versions of an export, with folders "
+            f"such as 1 that hold a saved_model.pb, found none in "
+            f"{args.exported}; write one with keras-transformer export."
         )
     return None
 

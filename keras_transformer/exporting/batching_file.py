@@ -47,13 +47,13 @@ def read_batching(path: str | os.PathLike) -> dict[str, int]:
     values = {}
     text = re.sub("#.*", "", text)
     for name, value in re.findall(r"\b(\w+)\s*:?\s*{([^}]*)}", text):
-        if name not in _KNOWN and not nearest(name, _KNOWN):
+        meant = "" if name in _KNOWN else nearest(name, _KNOWN)
+        if name not in _KNOWN and not meant:
             continue  # Another of TensorFlow Serving's.
         number = re.fullmatch(r"\s*value\s*:\s*(\d+)\s*", value)
-        values[name] = int(number[1]) if number and name in _KNOWN else -1
+        values[name] = int(number[1]) if number else -1
         least = int(name != "batch_timeout_micros")
-        if values[name] < least:
-            meant = "" if name in _KNOWN else nearest(name, _KNOWN)
+        if meant or values[name] < least:
             raise UserError(
                 f"Expected NAME {{ value: N }} in {path}, with N of at least "
                 f"{least}, found {name} {{{value}}}{meant}; correct it."

@@ -1,37 +1,8 @@
 """Writes a model for CTranslate2, which translates fast on CPUs.
 
-The folder holds the vocabulary and `tokenizer.model` too, so that with the
-packages ctranslate2 and sentencepiece alone it translates text:
-
-    import ctranslate2, sentencepiece
-
-    text = sentencepiece.SentencePieceProcessor("FOLDER/tokenizer.model")
-    model = ctranslate2.Translator("FOLDER")
-    pieces = text.encode(["A dog runs."], out_type=str)
-    results = model.translate_batch(pieces, beam_size=4, length_penalty=0.6)
-    print([text.decode(result.hypotheses[0]) for result in results])
-
-Of an imported model with two sentencepiece models the folder has `source.spm`
-and `target.spm` in place of `tokenizer.model`: pieces of the one go in, those
-of the other come out, and a tag such as `>>deu<<` is a piece by itself.
-
-sentencepiece normalises as training did, and CTranslate2 adds the start and
-end tokens. Its search differs from ours in these points:
-
-- It divides a log-probability by L^α where ours divides by ((5 + L) / 6)^α,
-  both with the end token in L; a somewhat smaller α prefers similar lengths.
-  With α = 0 the scores are the same numbers.
-- An end token counts only among the `beam_size` best continuations of a step,
-  ours among twice as many. That may lose the best hypothesis, except with a
-  beam of one.
-- It stops a sentence once `beam_size` hypotheses have ended, which ours does
-  with `max_finished`; otherwise ours goes on until no other can win.
-- It ends at `max_decoding_length` (256) tokens, ours at source length +
-  `max_extra_length` (50, or what the run's `config.json` says); it cuts a
-  source after `max_input_length` (1,024), and it writes at least
-  `min_decoding_length` (1) tokens before the end token, ours none.
-- Padding has no share of the probability. A model from Hugging Face counts it
-  but never writes it, so here its scores are higher by that share.
+The folder holds the vocabulary and its sentencepiece models too.
+`docs/guides/precision.md` shows how to use it, and how that search differs from
+ours.
 
 Axes: H heads, K key width, U value width, D model width.
 """

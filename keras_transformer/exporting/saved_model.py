@@ -1,18 +1,9 @@
 """A SavedModel that takes text and returns text, without Python.
 
-Five signatures, as TensorFlow Serving calls them:
-
-    serving_default   text → translation, score, truncated
-    with_prefix       text, prefix → translation, score, truncated
-    n_best            text → translations, scores, truncated
-    score             source, target → score, num_tokens
-    attention         source, target → attention, source_pieces, target_pieces
-
-A model without known attention, as `Translator` says, lacks the last one.
-
-Whatever a client sends, a row costs no more than the limits of the export
-allow; `docs/reference/saved_model.md` says where each input is cut. Cut sources
-and targets keep their end token.
+`docs/reference/saved_model.md` lists its signatures, and where each cuts its
+inputs: whatever a client sends, a row costs no more than the export's limits
+allow. Cut sources and targets keep their end token. A model without known
+attention, as `Translator` says, lacks the signature `attention`.
 
 Axes: B batch, N hypotheses.
 """

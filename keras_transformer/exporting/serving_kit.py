@@ -1,23 +1,19 @@
 """How a model is exported, and what TensorFlow Serving reads beside it.
 
-    OUTPUT/models.config               which model is served, and from where
-    OUTPUT/batching_parameters.txt     how requests are put together
-    OUTPUT/VERSION/assets.extra/tf_serving_warmup_requests
-
-`docs/reference/saved_model.md` says what each does. A warm-up request that is
-larger than the batching file allows would keep a version from loading, so a new
-version adapts to the files that are there. Without `tensorflow-serving-api`,
-which defines the messages, only the batching file is written.
+`docs/reference/saved_model.md` says what each file does. A warm-up request that
+is larger than the batching file allows would keep a version from loading, so a
+new version adapts to the files that are there. Without
+`tensorflow-serving-api`, which defines the messages, only the batching file is
+written.
 """
 
 import dataclasses
-import functools
 import itertools
 import logging
 import os
 import pathlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from google.protobuf import text_encoding, text_format
@@ -130,21 +126,19 @@ class Export:
     def write_configs(self, output: pathlib.Path) -> None:
         """Write the two configuration files; keep existing ones."""
         size = self.max_batch_size or MAX_BATCH_SIZE
-        texts: dict[str, Callable[[], str]] = {
-            BATCHING_FILE: functools.partial(batching_text, size)
-        }
+        texts = {BATCHING_FILE: batching_text(size)}
         if error := _missing():
             logger.warning(
                 "Leaving out %s and the warm-up requests: %s",
                 *(MODELS_FILE, error),
             )
         else:
-            texts[MODELS_FILE] = self.models_config
+            texts[MODELS_FILE] = self.models_config()
         for file, text in texts.items():
             if (output / file).exists():
                 logger.info("Kept %s as it is", output / file)
             else:
-                files.write_text(output / file, text())
+                files.write_text(output / file, text)
 
     def models_config(self) -> str:
         """Write TensorFlow Serving's `ModelServerConfig` as text."""
@@ -200,12 +194,8 @@ def _check_name(name: str, models: pathlib.Path) -> None:
 
 def _kept_size(path: pathlib.Path, asked: int | None) -> int:
     """Read the size of a batch, and refuse another one."""
-    kept = read_batching(path).get("max_batch_size")
-    if kept is None:
-        raise UserError(
-            f"Expected max_batch_size {{ value: N }} in {path}, found "
-            "none; add it or remove the file."
-        )
+    size = asked or MAX_BATCH_SIZE
+    kept = read_batching(path).get("max_batch_size", size)
     if asked not in (None, kept):
         raise UserError(
             f"{path} has max_batch_size {kept}, this command says "

@@ -11,6 +11,7 @@ what is inside. All this takes time in proportion to the HTML.
 """
 
 import bisect
+import dataclasses
 import html
 import re
 import string
@@ -149,6 +150,7 @@ def _is_inline(name: str) -> bool:
     return name in _INLINE or (name[0:1] != "/" and bool({*"-:"} & {*name}))
 
 
+@dataclasses.dataclass(eq=False)
 class _Element:
     """An element of a segment: tags, and places in its text.
 
@@ -156,10 +158,11 @@ class _Element:
     text has one already.
     """
 
-    def __init__(self, before: str, start: int) -> None:
-        self.before, self.after = before, ""
-        self.start = self.end = start
-        self.children: list[_Element] = []
+    before: str
+    start: int
+    end: int = 0
+    after: str = ""
+    children: list["_Element"] = dataclasses.field(default_factory=list)
 
 
 class Segment:
@@ -174,8 +177,9 @@ class Segment:
             if name == " " and texts[-1] in ("", " "):
                 last.before += source
             elif name in (" ", "#"):
-                source = html.unescape(_ENDLESS.sub("&amp;", source))
-                texts.append(source if name == "#" else name)
+                # White space between words is one space.
+                text = name.replace("#", source)
+                texts.append(html.unescape(_ENDLESS.sub("&amp;", text)))
                 size += len(texts[-1])
                 last = _Element("", size)  # Takes a second space.
             elif not name.startswith("/"):
@@ -235,9 +239,19 @@ class Segment:
 
     def _inner(self, element: _Element, words: Span, inside: Span) -> str:
         """Write what is in an element: these words, these characters."""
-        found: list[str] = []
-        at = inside.start
-        for run, place, child in self._placed(element, words, inside):
+        runs, placed = self._runs(element, words), []
+        for child in element.children:
+            if run := runs.get(child):
+                placed.append((run, self._around(child, run), child))
+                continue
+            # Without words it goes to the next border of a word.
+            i = bisect.bisect_left(self._borders, (child.start,))
+            number, at = words.end, inside.end
+            if i < len(self._borders) and self._borders[i][0] < element.end:
+                _, number, at = self._borders[i]
+            placed.append((Span(number, number), Span(at, at), child))
+        found, at = list[str](), inside.start
+        for run, place, child in sorted(placed, key=lambda each: each[0]):
             start = min(max(at, place.start), inside.end)
             end = min(max(start, place.end), inside.end)
             found += html.escape(self._target[at:start], False), child.before
@@ -245,24 +259,6 @@ class Segment:
             at = end
         found.append(html.escape(self._target[at : inside.end], False))
         return "".join(found)
-
-    def _placed(
-        self, element: _Element, words: Span, inside: Span
-    ) -> list[tuple[Span, Span, _Element]]:
-        """Give each child words and characters, in their order."""
-        runs = self._runs(element, words)
-        found = []
-        for child in element.children:
-            if run := runs.get(child):
-                found.append((run, self._around(child, run), child))
-                continue
-            # Without words it goes to the next border of a word.
-            i = bisect.bisect_left(self._borders, (child.start,))
-            number, at = words.end, inside.end
-            if i < len(self._borders) and self._borders[i][0] < element.end:
-                _, number, at = self._borders[i]
-            found.append((Span(number, number), Span(at, at), child))
-        return sorted(found, key=lambda each: each[0])
 
     def _runs(self, element: _Element, words: Span) -> dict[_Element, Span]:
         """Find for each child a run of words that mostly come from its own.
@@ -304,8 +300,10 @@ def read(source: str) -> list[str | Segment]:
     found: list[str | Segment] = []
     pieces = [*_Reader(source).pieces, ("", "html")]
     start, opened = 0, list[int]()
+    # What would stay at the edges of a segment anyway is not part of it.
+    kinds = "".join(name.strip()[:1] or " " for _, name in pieces)
     for i, (_, name) in enumerate(pieces):
-        if not name.strip("# "):
+        if kinds[i] in "# ":
             continue
         if opened and name == f"/{pieces[opened[-1]][1]}":
             opened.pop()
@@ -314,12 +312,9 @@ def read(source: str) -> list[str | Segment]:
         else:
             # An element that goes on behind a border is one itself.
             for border in [*opened, i]:
-                # What would stay at the edges anyway is not part of it.
-                first, last = start, border
-                while first < last and not pieces[first][1].strip():
-                    first += 1
-                while first < last and not pieces[last - 1][1].strip():
-                    last -= 1
+                part = kinds[start:border]
+                first = start + len(part) - len(part.lstrip(" "))
+                last = max(first, start + len(part.rstrip(" ")))
                 found += [x for x, _ in pieces[start:first]]
                 segment = Segment(pieces[first:last])
                 has_text = segment.text.strip()

@@ -148,7 +148,7 @@ def to_rows(request: Mapping[str, Any], names: Sequence[str]) -> list[Row]:
         columns = [inputs.get(name) for name in names]
         if not all(isinstance(column, list) and column for column in columns):
             raise RefusalError(
-                f"Expected a list of texts as each of {', '.join(names)}."
+                f"Expected a list of texts for {' and for '.join(names)}."
             )
         if len(set(map(len, columns))) > 1:
             raise RefusalError(

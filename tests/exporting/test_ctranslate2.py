@@ -1,15 +1,16 @@
 """The CTranslate2 model says what the Keras model says."""
 
 import json
+import re
 import subprocess
 import sys
-import textwrap
 
 import ctranslate2
 import numpy as np
 import pytest
 import sample_runs
 import sentencepiece
+from project_table import ROOT
 from small_models import make_model
 
 from keras_transformer.__main__ import main
@@ -161,10 +162,10 @@ def test_its_pieces_are_the_tokenizer_s(small_translator, exported):
 def test_the_documented_lines_translate_without_keras(
     trained, exported_trained
 ):
-    _, example = ctranslate2_export.__doc__.split("translates text:\n")
-    example = textwrap.dedent(example.split("\nOf an imported")[0])
+    page = (ROOT / "docs" / "guides" / "precision.md").read_text()
+    (example,) = re.findall("```\n(import ctranslate2.*?)```", page, re.S)
     source = "seven one four"
-    example = example.replace("FOLDER", str(exported_trained))
+    example = example.replace("ct2/mine", str(exported_trained))
     example = example.replace("A dog runs.", source)
     example += "\nimport sys; print({'keras', 'tensorflow'} & set(sys.modules))"
     output = subprocess.run(

@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from sample_runs import make_tiny_model, tiny_run
 from keras_transformer.config import UserError
 from keras_transformer.runs import averaging
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training import building
 
 
 @pytest.fixture
@@ -36,5 +38,9 @@ def test_a_number_in_the_configuration_does_not_fill_the_memory(run_dir):
     run = RunConfig.load(run_dir)
     chosen = averaging.choose(run_dir, run)
     model = dataclasses.replace(run.model, d_model=1 << 20)
-    with pytest.raises(UserError, match="config.json .* too small"):
-        chosen.load(dataclasses.replace(run, model=model))
+    run = dataclasses.replace(run, model=model)
+    with pytest.raises(UserError, match="too small"):
+        chosen.load(run)
+    # A training that goes on.
+    with pytest.raises(UserError, match="too small"):
+        building.build_model(SimpleNamespace(run=run, run_dir=run_dir))
