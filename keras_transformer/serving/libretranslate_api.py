@@ -118,7 +118,7 @@ async def _refuse(request: Request) -> Response:
     raise RefusalError(*_REFUSED[request.scope["path"]])
 
 
-async def _translate(job: Job) -> Response:
+async def _translate(job: Job) -> dict[str, Any]:
     """Translate one text or several."""
     fields, texts, source, target = await job.apart(_read, job)
     count = int(str(fields.get("alternatives") or 0)[:4])
@@ -136,7 +136,7 @@ async def _translate(job: Job) -> Response:
         answer["detectedLanguage"] = [detected] * len(found)
     if not isinstance(fields["q"], list):
         answer = {key: values[0] for key, values in answer.items()}
-    return await job.respond(answer)
+    return answer
 
 
 def _read(job: Job) -> tuple[dict[str, Any], list[str], str, str]:

@@ -11,6 +11,7 @@ import math
 import pathlib
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -29,10 +30,13 @@ from keras_transformer.serving.versions import card_of
 from keras_transformer.viewing import viewer
 
 _TYPES = {".css": "text/css", ".js": "text/javascript"}
+_POLICY = (
+    "default-src 'none'; form-action 'none'; base-uri 'none'; "
+    "frame-ancestors 'none'; "
+)
 PAGE_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "img-src 'self' data:; connect-src 'self'; form-action 'none'; "
-    "base-uri 'none'; frame-ancestors 'none'"
+    f"{_POLICY}script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'"
 )
 # Explanations at a time, of which one runs: each is a whole search.
 _MOST_EXPLANATIONS = 4
@@ -43,101 +47,103 @@ def viewer_policy() -> str:
     script = f"\n{viewer.script()}".encode()  # The text between the tags.
     digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
     return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; "
-        "style-src 'unsafe-inline'; img-src data:; form-action 'none'; "
-        "base-uri 'none'; frame-ancestors 'none'"
+        f"{_POLICY}script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "img-src data:"
     )
 
 
-class PageApi:
-    """The routes of the page."""
+def routes(service: Service) -> list[Route]:
+    """Make the routes of the page."""
+    folder = importlib.resources.files(__package__) / "page"
+    files = {
+        f"/{file.name}": Response(file.read_bytes(), media_type=kind)
+        for file in folder.iterdir()
+        if (kind := _TYPES.get(pathlib.PurePath(file.name).suffix))
+    }
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    files["/"] = _html(page, PAGE_POLICY)
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        # Explanations have a thread of their own: one that nobody waits for
-        # still runs to its end, and must not take threads that others need.
-        self._explainer = ThreadPoolExecutor(1, "explain")
-        self._explaining = 0
-        folder = importlib.resources.files(__package__) / "page"
-        self._files = {
-            f"/{file.name}": Response(file.read_bytes(), media_type=kind)
-            for file in folder.iterdir()
-            if (kind := _TYPES.get(pathlib.PurePath(file.name).suffix))
+    async def find_file(request: Request) -> Response:
+        return files[request.scope["path"]]
+
+    # Explanations have a thread of their own: one that nobody waits for still
+    # runs to its end, and must not take threads that others need.
+    explainer = ThreadPoolExecutor(1, "explain")
+    places = asyncio.Semaphore(_MOST_EXPLANATIONS)
+    translate = partial(service.answer, work=_translate)
+    return [
+        *(Route(path, find_file) for path in files),
+        Route("/api/card", partial(_show_card, service)),
+        Route("/api/translate", translate, methods=["POST"]),
+        Route("/explain", partial(_explain, service, explainer, places)),
+    ]
+
+
+async def _show_card(service: Service, request: Request) -> Response:
+    model, limits = service.versions.current, service.limits
+    card = card_of(model)
+    source = language_of(card.source_lang)
+    target = language_of(card.target_lang)
+    return json_response(
+        {
+            "name": service.name,
+            "version": model.version,
+            "source_lang": source.code,
+            "source_name": source.name,
+            "source_dir": source.direction,
+            "target_lang": target.code,
+            "target_name": target.name,
+            "target_dir": target.direction,
+            "parameters": card.parameters,
+            "scores": card.scores,
+            "subject": card.subject,
+            "examples": card.examples,
+            "search": card.search,
+            "limits": {
+                "max_texts": limits.max_texts,
+                "max_body_bytes": limits.max_body_bytes,
+                "max_source_length": card.search.get("max_source_length"),
+                "seconds": limits.timeout,
+            },
+            "n_best": card.search.get("n_best", 1),
+            "explain": service.explain is not None,
         }
-        page = (folder / "index.html").read_text(encoding="utf-8")
-        self._files["/"] = _html(page, PAGE_POLICY)
-        translate = partial(service.answer, work=_translate)
-        self.routes = [
-            *(Route(path, self._file) for path in self._files),
-            Route("/api/card", self._card),
-            Route("/api/translate", translate, methods=["POST"]),
-            Route("/explain", self._explain),
-        ]
+    )
 
-    async def _file(self, request: Request) -> Response:
-        return self._files[request.scope["path"]]
 
-    async def _card(self, request: Request) -> Response:
-        model, limits = self._service.versions.current, self._service.limits
-        card = card_of(model)
-        source = language_of(card.source_lang)
-        target = language_of(card.target_lang)
-        return json_response(
-            {
-                "name": self._service.name,
-                "version": model.version,
-                "source_lang": source.code,
-                "source_name": source.name,
-                "source_dir": source.direction,
-                "target_lang": target.code,
-                "target_name": target.name,
-                "target_dir": target.direction,
-                "parameters": card.parameters,
-                "scores": card.scores,
-                "subject": card.subject,
-                "examples": card.examples,
-                "search": card.search,
-                "limits": {
-                    "max_texts": limits.max_texts,
-                    "max_body_bytes": limits.max_body_bytes,
-                    "max_source_length": card.search.get("max_source_length"),
-                    "seconds": limits.timeout,
-                },
-                "n_best": card.search.get("n_best", 1),
-                "explain": self._service.explain is not None,
-            }
+async def _explain(
+    service: Service,
+    explainer: ThreadPoolExecutor,
+    places: asyncio.Semaphore,
+    request: Request,
+) -> Response:
+    """Serve the viewer for a sentence."""
+    if service.explain is None:
+        raise RefusalError(
+            "Only the export is here, and explaining needs the model; start "
+            "the server with --run-dir, and with no --ensemble.",
+            status=404,
         )
-
-    async def _explain(self, request: Request) -> Response:
-        explain = self._service.explain
-        if explain is None:
-            raise RefusalError(
-                "Only the export is here, and explaining needs the model; "
-                "start the server with --run-dir, and with no --ensemble.",
-                status=404,
-            )
-        text = scalar_text(request.query_params.get("text", ""))
-        if not text.strip():
-            raise RefusalError("Expected a text, received none.")
-        if self._explaining == _MOST_EXPLANATIONS:
-            busy = "Other explanations are waiting; try again."
-            raise RefusalError(busy, status=503, retry=True)
-        weights = card_of(self._service.versions.current).weights
+    text = scalar_text(request.query_params.get("text", ""))
+    if not text.strip():
+        raise RefusalError("Expected a text, received none.")
+    if places.locked():
+        busy = "Other explanations are waiting; try again."
+        raise RefusalError(busy, status=503, retry=True)
+    weights = card_of(service.versions.current).weights
+    async with places:
         # If the client leaves before it begins, it never begins.
         work = asyncio.get_running_loop().run_in_executor(
-            self._explainer, explain, text, weights
+            explainer, service.explain, text, weights
         )
-        self._explaining += 1
         try:
-            document = await self._service.unless_gone(request, work)
+            document = await service.unless_gone(request, work)
         except UserError as error:
             raise RefusalError(str(error), status=409) from None
-        finally:
-            self._explaining -= 1
-        return _html(document, viewer_policy())
+    return _html(document, viewer_policy())
 
 
-async def _translate(job: Job) -> Response:
+async def _translate(job: Job) -> dict[str, Any]:
     """Translate a text, sentence by sentence."""
     fields = await job.apart(job.as_json)
     n_best = fields.get("n_best")
@@ -152,30 +158,28 @@ async def _translate(job: Job) -> Response:
     links: list = [None] * len(sentences)
     if fields.get("alignment"):
         links = await job.links(sentences)
-    return await job.respond(
-        {
-            "sentences": [
-                {
-                    "source": each.source,
-                    "start": each.span.start,
-                    "end": each.span.end,
-                    "hypotheses": [
-                        # JSON has no -Infinity, of a search left with nothing.
-                        {
-                            "text": text,
-                            "score": score if math.isfinite(score) else None,
-                        }
-                        for text, score in each.hypotheses
-                    ],
-                    "words": of_sentence,
-                    "source_words": _words(each.source, source_lang),
-                    "target_words": _words(each.best, target_lang),
-                }
-                for each, of_sentence in zip(sentences, links, strict=True)
-            ],
-            "translation": job.joined(text, sentences),
-        }
-    )
+    return {
+        "sentences": [
+            {
+                "source": each.source,
+                "start": each.span.start,
+                "end": each.span.end,
+                "hypotheses": [
+                    # JSON has no -Infinity, of a search left with nothing.
+                    {
+                        "text": text,
+                        "score": score if math.isfinite(score) else None,
+                    }
+                    for text, score in each.hypotheses
+                ],
+                "words": of_sentence,
+                "source_words": _words(each.source, source_lang),
+                "target_words": _words(each.best, target_lang),
+            }
+            for each, of_sentence in zip(sentences, links, strict=True)
+        ],
+        "translation": job.joined(text, sentences),
+    }
 
 
 def _words(text: str, language: str) -> list[str]:

@@ -30,9 +30,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from keras_transformer.config import UserError
-from keras_transformer.serving import libretranslate_api, tensorflow_api
+from keras_transformer.serving import (
+    libretranslate_api,
+    page_api,
+    tensorflow_api,
+)
 from keras_transformer.serving.limits import GONE, RefusalError
-from keras_transformer.serving.page_api import PageApi
 from keras_transformer.serving.service import Service, json_response
 
 # Connections that may wait to be accepted, Uvicorn's default.
@@ -188,7 +191,7 @@ class _Door:
             routes=[
                 *tensorflow_api.routes(service),
                 *libretranslate_api.routes(service),
-                *PageApi(service).routes,
+                *page_api.routes(service),
                 Route("/monitoring/prometheus/metrics", self._counts.show),
             ],
             # The last one goes on to the door.

@@ -93,9 +93,9 @@ class Service:
     )
 
     async def answer(
-        self, request: Request, work: Callable[["Job"], Awaitable[T]]
-    ) -> T:
-        """Read the body of a request and work on it while its client waits.
+        self, request: Request, work: Callable[["Job"], Awaitable[dict]]
+    ) -> Response:
+        """Read the body of a request; answer with what becomes of it, in JSON.
 
         Work that nobody needs any more is cancelled.
         """
@@ -103,7 +103,8 @@ class Service:
         try:
             await job.receive()
             job.model = self.versions.current
-            return await self.unless_gone(request, work(job))
+            content = await self.unless_gone(request, work(job))
+            return await job.apart(json_response, content)
         finally:
             job.hold(0)
 
@@ -219,10 +220,6 @@ class Job:
             return work(*inputs)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.service.readers, work, *inputs)
-
-    async def respond(self, content: Any) -> Response:
-        """Answer in JSON."""
-        return await self.apart(json_response, content)
 
     def as_json(self) -> dict[str, Any]:
         """Read the body as a JSON object of no more values than texts need."""

@@ -104,7 +104,7 @@ def _check_version(version: int | None, known: Collection[int]) -> None:
         raise RefusalError(f"There is no version {version} here.", status=404)
 
 
-async def _predict(job: Job, version: int | None) -> Response:
+async def _predict(job: Job, version: int | None) -> dict[str, Any]:
     model, batcher = job.model, job.service.batcher
     _check_version(version, [model.version])
     fields = await job.apart(job.as_json)
@@ -132,7 +132,7 @@ async def _predict(job: Job, version: int | None) -> Response:
         name: await job.apart(list, map(partial(to_json, strict), values))
         for name, values in sorted(outputs.items())
     }
-    return await job.respond(put_together(columns, "instances" in fields))
+    return put_together(columns, "instances" in fields)
 
 
 def to_rows(request: Mapping[str, Any], names: Sequence[str]) -> list[Row]:
