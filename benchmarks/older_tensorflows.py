@@ -11,6 +11,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import venv
 
 from measuring import QUIET, parser_of, print_head, print_row
@@ -42,13 +43,13 @@ def main(argv=None) -> int:
     parser.add_argument("--run-dir", required=True)
     parser.add_argument("--folder", type=pathlib.Path, default="build/older")
     args = parser.parse_args(argv)
-    expected = {}
+    made, expected = tempfile.mkdtemp(), {}
     for i, form in enumerate(FORMS, 1):
         command = [sys.executable, "-m", "keras_transformer", "export"]
         command += ["--run-dir", args.run_dir, "--precision", *form]
-        command += ["--output", args.folder / str(i)]
+        command += ["--output", made, "--version", str(i)]
         subprocess.run(command, check=True, env=QUIET)
-        export = args.folder / str(i) / "1"
+        export = pathlib.Path(made, str(i))
         expected[export] = answers(sys.executable, export)
     print_head("TensorFlow", *map(" ".join, FORMS))
     for version in VERSIONS:
