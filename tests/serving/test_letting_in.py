@@ -11,6 +11,7 @@ from still_model import StillModel
 from waiting import until_in_loop
 from word_by_word_model import WordByWord
 
+from keras_transformer.serving import libretranslate_api
 from keras_transformer.serving.batcher import Batcher
 from keras_transformer.serving.limits import Batching, RefusalError
 from keras_transformer.serving.service import Job
@@ -66,13 +67,19 @@ def test_what_is_dear_to_read_is_refused(still, path, kind, body, said):
 
 
 def test_long_bodies_are_read_and_answered_beside_the_loop(monkeypatch):
-    threads, as_json = set(), Job.as_json
+    threads = set()
 
-    def noting(job):
-        threads.add(threading.current_thread().name)
-        return as_json(job)
+    def note(place, name):
+        read = getattr(place, name)
 
-    monkeypatch.setattr(Job, "as_json", noting)
+        def noting(*inputs):
+            threads.add(threading.current_thread().name)
+            return read(*inputs)
+
+        monkeypatch.setattr(place, name, noting)
+
+    note(Job, "as_json")
+    note(libretranslate_api, "as_form")
     with running(WordByWord()) as server:
         for path, fields in (
             ("/translate", {"q": "Ein Hund.\n" * 300, **DE_EN}),
@@ -82,6 +89,9 @@ def test_long_bodies_are_read_and_answered_beside_the_loop(monkeypatch):
             answer = post(server, path, json.dumps(fields).encode())
             assert answer.status_code == 200
             assert answer.text.count("dog. Ein") >= 300
+        # The address may be long, too.
+        address = f"/translate?q={'Hund+' * 500}&source=de&target=en"
+        assert post(server, address, b"", FORM).status_code == 200
     assert threads and all(x.startswith("reader") for x in threads)
 
 

@@ -20,8 +20,11 @@ CLIENT = ROOT / "examples" / "serving" / "rest_client.py"
 
 
 def test_wrong_arguments_are_a_sentence(tmp_path, capsys):
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "saved_model.pb").touch()
     for arguments, said in (
         ((), "expected either EXPORTED or --run-dir"),
+        ((tmp_path / "1",), "folder of all versions of an export"),
         (("--run-dir", tmp_path), "error: .*config.json"),
         ((tmp_path, "--cors", "example.org"), "origin such as https://"),
         ((tmp_path, "--allow-host", "https://example.org"), "scheme and port"),
