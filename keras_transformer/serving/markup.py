@@ -299,6 +299,7 @@ def read(source: str) -> list[str | Segment]:
     """Read HTML, a whole page or a part: segments, and what is between them."""
     found: list[str | Segment] = []
     pieces = [*_Reader(source).pieces, ("", "html")]
+    sources = [x for x, _ in pieces]
     start, opened = 0, list[int]()
     # What would stay at the edges of a segment anyway is not part of it.
     kinds = "".join(name.strip()[:1] or " " for _, name in pieces)
@@ -315,11 +316,10 @@ def read(source: str) -> list[str | Segment]:
                 part = kinds[start:border]
                 first = start + len(part) - len(part.lstrip(" "))
                 last = max(first, start + len(part.rstrip(" ")))
-                found += [x for x, _ in pieces[start:first]]
                 segment = Segment(pieces[first:last])
-                has_text = segment.text.strip()
-                found.append(segment if has_text else str(segment))
-                found += [x for x, _ in pieces[last : border + 1]]
+                middle = segment if segment.text.strip() else str(segment)
+                found += [*sources[start:first], middle]
+                found += sources[last : border + 1]
                 start = border + 1
             opened.clear()
     return found
