@@ -43,13 +43,13 @@ def main(argv=None) -> int:
     parser.add_argument("--run-dir", required=True)
     parser.add_argument("--folder", type=pathlib.Path, default="build/older")
     args = parser.parse_args(argv)
-    made, expected = tempfile.mkdtemp(), {}
+    made, expected = tempfile.TemporaryDirectory(), {}
     for i, form in enumerate(FORMS, 1):
         command = [sys.executable, "-m", "keras_transformer", "export"]
         command += ["--run-dir", args.run_dir, "--precision", *form]
-        command += ["--output", made, "--version", str(i)]
+        command += ["--output", made.name, "--version", str(i)]
         subprocess.run(command, check=True, env=QUIET)
-        export = pathlib.Path(made, str(i))
+        export = pathlib.Path(made.name, str(i))
         expected[export] = answers(sys.executable, export)
     print_head("TensorFlow", *map(" ".join, FORMS))
     for version in VERSIONS:
