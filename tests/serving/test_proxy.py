@@ -129,13 +129,8 @@ def test_the_compose_file_starts_both_without_a_place_to_write_but_tmp():
 
 # A root that nobody can write to, with a new /tmp.
 READ_ONLY = """
-mount --make-rprivate /
-mount --bind "$1" /srv
-mount -t tmpfs tmpfs /tmp
-mount -o remount,ro,bind /srv
-mount -o remount,ro,bind /
-shift
-! touch /srv/a /var/a 2>/dev/null && exec "$@"
+mount --make-rprivate / && mount --bind "$1" /srv && mount -t tmpfs tmpfs /tmp
+mount -o remount,ro,bind / && ! touch /a 2>/dev/null && shift && exec "$@"
 """
 
 
@@ -145,23 +140,16 @@ def test_the_server_starts_where_only_tmp_can_be_written(exported):
         pytest.skip("This machine allows no namespaces.")
     if ROOT.is_relative_to("/tmp"):
         pytest.skip("The new /tmp would hide the package.")
+    command = [*unshared, READ_ONLY, "sh", exported.parent, sys.executable]
+    command += ["-m", "keras_transformer", "serve", "/srv", "--port", "0"]
+    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     process = subprocess.Popen(
-        [
-            *(*unshared, READ_ONLY, "sh", exported.parent, sys.executable),
-            *("-m", "keras_transformer", "serve", "/srv", "--port", "0"),
-        ],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "TF_CPP_MIN_LOG_LEVEL": "3",
-        },
+        command, cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True
     )
     try:
         line = process.stderr.readline()
-        url = line.strip().rpartition(" ")[2]
         assert "Serving at" in line
+        url = line.strip().rpartition(" ")[2]
         assert httpx.get(f"{url}/health").status_code == 200
     finally:
         process.kill()
