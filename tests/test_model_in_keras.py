@@ -10,7 +10,6 @@ import tensorflow as tf
 from small_models import SOURCE, TARGET, TARGET_IN, make_model
 
 from keras_transformer.losses import SmoothedCrossEntropy, TokenAccuracy
-from keras_transformer.model import Transformer
 
 INPUTS = (SOURCE, TARGET_IN)
 
@@ -82,20 +81,6 @@ def test_ids_below_0_are_padding_at_every_door(padding):
     assert logs["loss"] == pytest.approx([mean], 1e-5)
     assert logs["tokens"] == [real.sum()]
     assert logs["val_loss"][0] < mean
-
-
-def test_fit_traces_its_step_once(monkeypatch):
-    traced, step = [], Transformer.train_step
-
-    def train_step(*args):
-        traced.append(args)
-        return step(*args)
-
-    monkeypatch.setattr(Transformer, "train_step", train_step)
-    model = make_model(num_layers=1)
-    model.compile("adam", SmoothedCrossEntropy(0.1))
-    model.fit(INPUTS, TARGET, epochs=2, verbose=0)
-    assert len(traced) == 1
 
 
 @pytest.mark.parametrize("restriction", [None, 3])

@@ -299,7 +299,7 @@ def odd_requests(draw):
     """Heads and bodies, each a little wrong."""
     paths = [PREDICT, "/translate", "/api/translate", "/", "/explain", "/v1/"]
     kinds = ["application/json", "application/x-www-form-urlencoded", "\xff"]
-    for _ in range(60):
+    for _ in range(40):
         path = str(draw.choice(paths)) + draw.bytes(2).hex()[: draw.integers(3)]
         body = bytearray(json.dumps(draw.choice(BODIES)).encode())
         if draw.integers(2):
