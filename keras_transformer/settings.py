@@ -166,7 +166,7 @@ def _as(kind: type, value: Any) -> Any:
             return kind(value)
         return None
     if kind is pathlib.Path and isinstance(value, str | os.PathLike):
-        return pathlib.Path(value)
+        return pathlib.Path(value) if os.fspath(value) else None
     if kind is bool and type(value).__name__ == "bool":  # NumPy's, too.
         return bool(value)
     return value if kind is Any or isinstance(value, kind) else None

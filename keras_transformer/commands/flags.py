@@ -50,6 +50,8 @@ def add(
         if not about.flag:
             continue
         known: dict[str, Any] = {"type": kind, "metavar": about.metavar}
+        if kind is pathlib.Path:
+            known["type"] = str  # An empty one is refused, not taken for ".".
         if kind is bool:
             known = {"action": "store_const", "const": True}
         elif about.choices:
