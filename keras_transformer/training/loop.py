@@ -236,6 +236,7 @@ def _train(
             tokenizer,
             prepared.validation,
             prepared.watched,
+            lambda: stop.signal is not None,
         )
         if must_validate_first or not is_finished:
             writer = Writer(training, validation, stop)
@@ -386,10 +387,7 @@ class Writer:
         """Validate, unless a signal came, whose sender may be in a hurry."""
         if self.stop.signal:
             return now
-        now = self.validation.validate(
-            *(now, self.model, self.history),
-            lambda: self.stop.signal is not None,
-        )
+        now = self.validation.validate(now, self.model, self.history)
         for reason in reached(self.recipe, now).values():
             logger.info("%s: ending after step %d.", reason, now.step)
         return now

@@ -109,6 +109,7 @@ class Validation:
 
     The loss is that of `batches`, as `validation_batches` makes them. The
     `sample`, pairs of source and target text, is decoded greedily for BLEU.
+    `is_unwanted`, asked after every batch, stops a validation.
     """
 
     def __init__(
@@ -119,9 +120,10 @@ class Validation:
         tokenizer: Tokenizer,
         batches: tf.data.Dataset,
         sample: Sequence[tuple[str, str]],
+        is_unwanted: Callable[[], bool] = lambda: False,
     ) -> None:
         self.run_dir, self.run, self.model = run_dir, run, model
-        self.batches = batches
+        self.batches, self.is_unwanted = batches, is_unwanted
         self.sources, self.targets = zip(*sample, strict=True)
         self.translator = Translator(model, tokenizer)
         self.tokenize = evaluation.bleu_tokenizer(run.target_lang)
@@ -139,11 +141,7 @@ class Validation:
             )
 
     def validate(
-        self,
-        now: Progress,
-        model: keras.Model,
-        history: History,
-        is_unwanted: Callable[[], bool] = lambda: False,
+        self, now: Progress, model: keras.Model, history: History
     ) -> Progress:
         """Validate a model's weights, of update `now.step`, and note it.
 
@@ -151,7 +149,7 @@ class Validation:
         """
         if self.model is not model:
             self.model.set_weights(model.get_weights())
-        figures = self.measure(f"step {now.step}", is_unwanted)
+        figures = self.measure(f"step {now.step}")
         if figures is None:
             return now
         layout.check_lock(self.run_dir)
@@ -169,19 +167,16 @@ class Validation:
         checkpoints.forget_best(self.run_dir, standing)
         return now
 
-    def measure(
-        self, what: str, is_unwanted: Callable[[], bool] = lambda: False
-    ) -> dict[str, float] | None:
+    def measure(self, what: str) -> dict[str, float] | None:
         """Evaluate, translate a sample, and log the figures.
 
-        `what` begins the line, such as "step 7"; `is_unwanted`, asked after
-        every batch, stops it. It returns the figures that `Chosen.validation`
-        describes; None if it was stopped or failed, which is logged, since it
-        is no reason to lose a training.
+        `what` begins the line, such as "step 7". It returns the figures that
+        `Chosen.validation` describes; None if it was stopped or failed, which
+        is logged, since it is no reason to lose a training.
         """
 
         def leave_off(*_: Any, **__: Any) -> None:
-            if is_unwanted():
+            if self.is_unwanted():
                 raise Abandoned
 
         watching = keras.callbacks.LambdaCallback(on_test_batch_end=leave_off)

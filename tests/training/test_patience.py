@@ -73,7 +73,7 @@ class Told(Validation):
         self.run = types.SimpleNamespace(training=recipe)
         self.on = recipe.patience_on
 
-    def measure(self, what, is_unwanted):
+    def measure(self, what):
         step = int(what.removeprefix("step "))
         value = self.values[step // EVERY - 1]
         found = {"loss": 7.0, "bleu": 7.0, self.on: value}
@@ -253,7 +253,7 @@ def train(run_dir, corpus, **more):
 def let_validations_find(monkeypatch, losses):
     """Say what each finds, by what the log calls it."""
 
-    def measure(self, what, is_unwanted=lambda: False):
+    def measure(self, what):
         others = {"perplexity": 7.0, "token_accuracy": 0.5, "bleu": 7.0}
         return {"loss": losses[what], **others}
 
