@@ -34,16 +34,14 @@ LEFTOVERS = {
     ),
     "tags": (r"</\w+>|<\w+ [^<>]*=[^<>]*>|<(?:br|p) ?/?>", "remove them"),
     # UTF-8 read as Latin-1 or Windows-1252.
-    "tokenised words": (
+    "tokenisation": (
         r"\w{1,20} (?:[,.](?=\s)|@-@)",
         "detokenise with sacremoses",
     ),
     "mojibake": ("[ÃÐ][\x80-\xbfŸ„œ]|Â[\xa0-\xbf]|â€|\ufffd", "mend with ftfy"),
 }
 _SUSPECT = re.compile("[&<ÃÐÂ\ufffd]|â€| [,.@]")
-_LEFT = re.compile(
-    "|".join(f"({pattern})" for pattern, _ in LEFTOVERS.values())
-)
+_LEFT = re.compile("|".join(f"(?P<{x}>{y})" for x, (y, _) in LEFTOVERS.items()))
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 
 Row = str | tuple[str, str, str]
@@ -95,8 +93,7 @@ class Inspection:
                 both = f"{source}\n{target}"
                 if _SUSPECT.search(both):
                     found = _LEFT.finditer(both)
-                    kinds = [*LEFTOVERS]
-                    of_pair = {kinds[x.lastindex - 1]: x[0] for x in found}
+                    of_pair = {str(x.lastgroup): x[0] for x in found}
                     self.leftovers.update([*of_pair])
                     self._examples = {**of_pair, **self._examples}
             yield pair

@@ -53,7 +53,7 @@ def test_what_web_pages_and_wrong_encodings_leave_is_counted():
     # As Moses' tokeniser writes them; not 5 , of one side's figures.
     lines += [("well @-@ known", "x"), ("a", "ja , ja"), ("It .", ".5 : !")]
     found = look(lines * 5)
-    counts = {"entities": 5, "tags": 5, "mojibake": 10, "tokenised words": 15}
+    counts = {"entities": 5, "tags": 5, "mojibake": 10, "tokenisation": 15}
     assert found.leftovers == counts
     assert "5 with entities such as &amp;gt; (14.3 %)" in found.advice(0)[0]
 
