@@ -4,11 +4,13 @@ import argparse
 import dataclasses
 import functools
 import logging
+import os
 import pathlib
 import re
 import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -43,7 +45,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--run-dir",
         type=pathlib.Path,
         help="serve this run instead; it is first exported to "
-        "RUN_DIR/exported, unless that is up to date",
+        "RUN_DIR/exported, unless that is up to date, or if RUN_DIR is "
+        "read-only to a temporary folder",
     )
     flags.add(parser, [WEIGHTS[name] for name in ("ensemble", "ensemble_mean")])
     add("--host", default="127.0.0.1", help="default: %(default)s")
@@ -125,6 +128,11 @@ def run(args: argparse.Namespace) -> None:
     folder, explain = args.exported, None
     if run is not None:
         folder = args.run_dir / EXPORTED
+        if not os.access(args.run_dir, os.W_OK):
+            log = logging.getLogger("keras_transformer")
+            log.info("%s is read-only: exporting elsewhere.", args.run_dir)
+            kept = tempfile.TemporaryDirectory()  # Until the server ends.
+            folder = pathlib.Path(kept.name)
         keep_exported(run, folder)
         if not args.ensemble:
             explain = explainer(args.run_dir)
