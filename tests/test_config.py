@@ -184,7 +184,7 @@ def test_a_setting_that_makes_no_sense_is_refused(kind, name, value, expected):
 
 
 def test_settings_that_do_not_go_together_are_refused():
-    with pytest.raises(SettingError, match="`max_length` to be at least 7"):
+    with pytest.raises(SettingError, match="`max_length`"):
         Search(min_length=7, max_length=5)
 
 
@@ -287,7 +287,7 @@ def test_a_run_keeps_its_symbols(tmp_path, symbols):
     saved.save(tmp_path)
     assert RunConfig.load(tmp_path) == saved
     assert saved.with_changes({"symbols": ("(S", ")S")}, "runs/a") == saved
-    with pytest.raises(UserError, match="runs/a was trained with symbols = "):
+    with pytest.raises(UserError, match="symbols"):
         saved.with_changes({"symbols": symbols}, "runs/a")
 
 

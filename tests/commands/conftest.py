@@ -55,7 +55,7 @@ def few_loads(monkeypatch):
 
 @pytest.fixture(scope="package")
 def translator(run_dir):
-    weights = Weights(average=5)
+    weights = Weights()
     return load_once(weights.runs(run_dir), weights)
 
 

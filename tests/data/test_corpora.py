@@ -211,7 +211,7 @@ def test_pairs_in_memory_are_a_corpus():
 def test_an_open_corpus_stays_what_it_is():
     corpus = open_corpus([("one", "un")], "en", "fr")
     assert open_corpus(corpus, "en", "fr") is corpus
-    with pytest.raises(config.UserError, match="en and fr, received en and de"):
+    with pytest.raises(config.UserError, match="en and de"):
         open_corpus(corpus)
 
 
@@ -258,7 +258,7 @@ def test_what_is_no_list_of_pairs_is_refused(pairs, message):
 
 def test_what_is_no_corpus_is_refused_by_that_name():
     for corpus in (5, {"en": SOURCES, "de": TARGETS}):
-        with pytest.raises(config.SettingError, match="`corpus` to be "):
+        with pytest.raises(config.SettingError, match="`corpus`"):
             open_corpus(corpus, "en", "de")
 
 
@@ -317,7 +317,7 @@ def test_a_folder_may_spell_its_languages_in_another_way(tmp_path):
     corpus = open_corpus(str(tmp_path), "pt_br", "zh-hans")
     assert list(corpus.pairs("train")) == [("um", "a")]
     assert (corpus.source_lang, corpus.target_lang) == ("pt_br", "zh-hans")
-    with pytest.raises(config.UserError, match="found no such pair"):
+    with pytest.raises(config.UserError, match="SPLIT.pt"):
         open_corpus(str(tmp_path), "pt", "zh-hans")
     write(tmp_path, dev_eng_Latn=b"one\n", dev_deu_Latn=b"eins\n")
     for code in "eng", "deu":  # As FLORES has them.

@@ -55,7 +55,7 @@ def test_a_language_that_nobody_knows_is_told_once_unless_its_script_is_given(
     for code in ("xq", "xq", "xq-Jpan", "tree", "de"):
         language_of(code)
     (said,) = caplog.messages
-    assert said.startswith("Nobody knows the script of the language xq,")
+    assert "language xq," in said
     assert not language_of("xq-Jpan").has_spaces
 
 

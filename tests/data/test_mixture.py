@@ -100,7 +100,7 @@ def test_another_split_is_mixed_if_that_is_trained_on(tmp_path):
     mixed = open_corpus(["d", "c"], train_split="clean")
     assert len(list(mixed.pairs("clean"))) == 2 * 7
     assert len(list(mixed.pairs("train"))) == 7
-    with pytest.raises(UserError, match="received train; it has: clean"):
+    with pytest.raises(UserError, match="train; .* clean"):
         open_corpus(["d", "c"])
 
 

@@ -142,5 +142,5 @@ def test_records_with_a_flipped_bit_or_without_a_piece_are_told(tmp_path, name):
         whole[:1],
     ):
         path.write_bytes(damaged)
-        with pytest.raises(config.UserError, match="not as they were written"):
+        with pytest.raises(config.UserError, match="records"):
             TokenisedCorpus.load(path.parent)

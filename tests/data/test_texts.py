@@ -39,7 +39,7 @@ def test_one_text_or_none_is_no_list_of_texts(texts):
 def test_what_is_no_text_is_named_by_its_place(tokenizer, wrong, called):
     with pytest.raises(kt.UserError, match=f"received {called} in place 2;"):
         list(checked_texts("texts", ["a", "b", wrong]))
-    with pytest.raises(kt.UserError, match="in place 1 of pairs"):
+    with pytest.raises(kt.UserError, match="place 1 of pairs"):
         list(checked_pairs("pairs", [("a", "b"), ("c", wrong)]))
     # TensorFlow takes bytes.
     with pytest.raises(kt.UserError, match="`text`.* in place 1;"):

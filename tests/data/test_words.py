@@ -9,7 +9,8 @@ from natural_corpus import train_pieces
 from keras_transformer.data import demo, learning, sentencepiece_file
 from keras_transformer.data.tokenizer import Tokenizer
 
-TEXT = [text for pair in demo.demo_pairs("train", "en") for text in pair]
+PAIRS = demo.demo_pairs("train", "en")[:2_003]
+TEXT = [text for pair in PAIRS for text in pair]
 # Every kind of space, what joins, what goes, what becomes several characters
 # or a space and another, and what byte-pair encoding has no piece for.
 NASTY = (

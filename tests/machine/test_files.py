@@ -84,7 +84,7 @@ def test_a_version_may_be_the_time_in_nanoseconds_up_to_int64(tmp_path):
     path = version_path(tmp_path, 1795759200123456789)
     assert path.name == "1795759200123456789"
     assert version_path(tmp_path, 2**63 - 1).name == "9223372036854775807"
-    with pytest.raises(UserError, match="`version` .* below 2.63, received"):
+    with pytest.raises(UserError, match="`version`"):
         version_path(tmp_path, 2**63)
 
 

@@ -34,7 +34,7 @@ def test_no_flipped_bit_of_the_configuration_is_believed(tmp_path):
     path = tmp_path / "config.json"
     whole = path.read_bytes()
     refused = 0
-    bits = random.Random(0).sample(range(8 * len(whole)), 500)
+    bits = random.Random(0).sample(range(8 * len(whole)), 200)
     for bit in bits:
         flip(path, bit)
         try:
@@ -46,7 +46,7 @@ def test_no_flipped_bit_of_the_configuration_is_believed(tmp_path):
     assert refused > 0.6 * len(bits)  # The rest is layout.
     for length in range(0, len(whole) - 1, 29):
         path.write_bytes(whole[:length])
-        with pytest.raises(UserError, match="is not a configuration this"):
+        with pytest.raises(UserError, match=str(path)):
             RunConfig.load(tmp_path)
 
 
@@ -89,7 +89,7 @@ def cut(path):
 def test_a_vocabulary_with_a_flipped_bit_or_cut_short_is_told(run_dir, damage):
     path = run_dir / "tokenizer.model"
     damage(path)
-    with pytest.raises(UserError, match=f"{path} is not "):
+    with pytest.raises(UserError, match=str(path)):
         load_vocabulary(run_dir)
 
 
@@ -99,7 +99,7 @@ def test_damaged_final_weights_are_told_and_checkpoints_are_a_way_out(
 ):
     expected = averaging.load(run_dir)[0].get_weights()
     damage(run_dir / "final.weights.h5")
-    with pytest.raises(UserError, match="an average of checkpoints"):
+    with pytest.raises(UserError, match="`average`"):
         averaging.load(run_dir)
     found = averaging.load(run_dir, average=1)[0].get_weights()
     np.testing.assert_equal(found, expected)

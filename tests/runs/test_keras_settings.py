@@ -28,9 +28,7 @@ def test_a_global_policy_or_seed_or_format_does_not_reach_into_a_run(
     try:
         translator = kt.Run(small_run).translator(average=1)
         assert translator.translate(TEXTS) == expected
-        layers = [
-            *kt.Run(small_run).translator(average=1).model._flatten_layers()
-        ]
+        layers = translator.model._flatten_layers()
         assert {layer.compute_dtype for layer in layers} == {"float32"}
     finally:
         keras.config.set_dtype_policy("float32")
@@ -40,7 +38,7 @@ def test_a_global_policy_or_seed_or_format_does_not_reach_into_a_run(
 def test_another_floatx_is_refused(small_run):
     keras.config.set_floatx("float16")
     try:
-        with pytest.raises(UserError, match="floatx to be float32 .* float16"):
+        with pytest.raises(UserError, match="float16"):
             translations(small_run)
     finally:
         keras.config.set_floatx("float32")

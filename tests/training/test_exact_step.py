@@ -252,8 +252,8 @@ def test_metrics_change_no_weight_and_take_no_accumulation():
         found.append(model.get_weights())
     for bare, measured in zip(*found, strict=True):
         np.testing.assert_allclose(bare, measured, rtol=1e-4, atol=1e-6)
-    with pytest.raises(ValueError, match="`accumulate` to be 1 with metrics"):
+    with pytest.raises(ValueError, match="`accumulate`"):
         model.compile("adam", loss, metrics=metrics, accumulate=2)
     for wrong in (0, 1.5, "2"):
-        with pytest.raises(ValueError, match="Expected `accumulate` to be"):
+        with pytest.raises(ValueError, match="`accumulate`"):
             model.compile("adam", loss, accumulate=wrong)

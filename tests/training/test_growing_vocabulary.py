@@ -78,7 +78,7 @@ def test_symbols_are_added_behind_the_other_pieces():
     joined = new.detokenize(new.tokenize(texts)).numpy()
     assert [text.decode() for text in joined] == texts
     assert old.with_symbols([]) is old
-    with pytest.raises(kt.UserError, match="found <s> in line 1"):
+    with pytest.raises(kt.UserError, match="<s>"):
         old.with_symbols(["<s>"])
 
 

@@ -136,9 +136,8 @@ def test_it_ends_after_so_many_validations_without_a_better_value(
     caplog.set_level(logging.INFO)
     assert session(tmp_path, values, 3, on) == END
     best = {"loss": "loss than 3", "bleu": "BLEU than 7"}[on]
-    assert caplog.messages == [
-        f"No better validation {best}, of update 8, in 3 validations"
-    ]
+    (said,) = caplog.messages
+    assert f"{best}, of update 8," in said
 
 
 @pytest.mark.parametrize("patience, end", [(1, 6), (2, 12), (4, 20)])

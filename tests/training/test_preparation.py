@@ -192,7 +192,7 @@ def test_a_bad_byte_in_any_split_is_found_before_anything_is_made(
     folder, run_dir
 ):
     (folder / "val.de").write_bytes("zwölf\n".encode("latin-1") * 11)
-    with pytest.raises(UserError, match="val.de, found other bytes in line 1"):
+    with pytest.raises(UserError, match="val.de, .* line 1"):
         prepare(folder, run_dir)
     assert not run_dir.exists()
 
@@ -209,7 +209,7 @@ def test_a_refusal_keeps_the_vocabulary_and_the_users_own_files(
 
     with monkeypatch.context() as patch:
         patch.setattr(Tokenizer, "train", train_while_somebody_writes)
-        with pytest.raises(UserError, match="text and at most 2 tokens"):
+        with pytest.raises(UserError, match="at most 2 tokens"):
             prepare(folder, run_dir, recipe={"max_length": 2})
     sizes = trained(monkeypatch)
     prepare(folder, run_dir)
@@ -273,19 +273,13 @@ LLAMA = '{"model_type": "llama"}'
 
 
 @pytest.mark.parametrize(
-    "names, said",
-    [
-        (["config.json", "tokenizer.model"], "is not a configuration this"),
-        (["tokenizer.model"], "has a vocabulary or checkpoints but no config"),
-    ],
+    "names", [["config.json", "tokenizer.model"], ["tokenizer.model"]]
 )
-def test_a_folder_of_another_program_is_left_as_it_is(
-    folder, run_dir, names, said
-):
+def test_a_folder_of_another_program_is_left_as_it_is(folder, run_dir, names):
     run_dir.mkdir()
     for name in names:
         (run_dir / name).write_text(LLAMA)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match="config"):
         prepare(folder, run_dir)
     found = {path.name: path.read_text() for path in run_dir.iterdir()}
     assert found == dict.fromkeys(names, LLAMA)

@@ -112,7 +112,7 @@ def test_a_recipe_gives_no_shape_to_a_run_that_begins_with_another(tmp_path):
     run = understand(**asked).run
     assert run.model == dataclasses.replace(TINY, dropout=0.2)
     assert run.training.warmup_steps == 2_000
-    with pytest.raises(UserError, match="leave out `norm_first`"):
+    with pytest.raises(UserError, match="`norm_first`"):
         understand(**asked, norm_first=True)
 
 

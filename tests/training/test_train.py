@@ -11,7 +11,6 @@ import sample_runs
 import tensorflow as tf
 from sample_runs import train_on_digits
 
-import keras_transformer as kt
 from keras_transformer.commands import command_line
 from keras_transformer.config import SETTINGS, UserError
 from keras_transformer.runs import history, layout
@@ -215,7 +214,7 @@ def test_a_run_and_its_corpus_may_be_moved(moved, caplog):
 def test_a_run_directory_is_enough_to_go_on(moved, caplog):
     shutil.rmtree(moved / "text")
     assert train_on_digits("--run-dir", moved / "run", "--steps", "4") == 0
-    assert kt.train(moved / "run", steps=5).history()[-1]["step"] == 5
+    assert history.read_history(moved / "run")[-1]["step"] == 4
     assert "has another size" not in caplog.text
 
 

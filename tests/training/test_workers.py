@@ -52,7 +52,7 @@ def test_a_cluster_counts_the_chief_first():
 )
 def test_a_wrong_tf_config_is_one_sentence(monkeypatch, text):
     monkeypatch.setenv("TF_CONFIG", text)
-    with pytest.raises(UserError, match="Expected TF_CONFIG to list"):
+    with pytest.raises(UserError, match="TF_CONFIG"):
         workers.make_strategy("multiworker")
 
 
@@ -62,7 +62,7 @@ def test_a_port_that_another_process_has_is_one_sentence(monkeypatch):
         other.listen()
         address = f"localhost:{other.getsockname()[1]}"
         monkeypatch.setenv("TF_CONFIG", tf_config([address, "h2:2"], 0))
-        with pytest.raises(UserError, match="cannot listen .*already"):
+        with pytest.raises(UserError, match=address):
             workers.make_strategy("auto")
 
 
@@ -108,7 +108,7 @@ def test_a_worker_that_has_read_another_run_is_told_what_differs(monkeypatch):
     strategy = types.SimpleNamespace(gather=gather)
     for _ in range(2):
         workers.check_alike(strategy, update=7, batches="97f3")
-    with pytest.raises(UserError, match="here it is update 11, batches 97f3;"):
+    with pytest.raises(UserError, match="update 11, batches 97f3"):
         workers.check_alike(strategy, update=11, batches="97f3")
 
 

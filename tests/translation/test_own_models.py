@@ -290,7 +290,7 @@ def test_a_tokenizer_in_python_translates_and_refuses_to_be_exported(tmp_path):
     (found,) = translator.translate(["bdf"], beam_size=1, max_length=5)
     ids, _ = greedy_search(Whole(model), [5, 7, 9], 5, 0.6)
     assert found == Letters().decode([each for each in ids if each != 3])
-    with pytest.raises(kt.UserError, match="export one that has `tokenize`"):
+    with pytest.raises(kt.UserError, match="`tokenize`"):
         kt.export(translator, tmp_path / "own")
 
 
@@ -359,4 +359,4 @@ def test_a_model_that_sees_padding_is_told_once(caplog):
     for _ in range(2):
         kt.Translator(mean_of_source, words)
     (message,) = caplog.messages
-    assert message.startswith("mean_of_source sees the padding behind a source")
+    assert "mean_of_source" in message

@@ -307,7 +307,7 @@ def test_a_new_seed_between_two_translations_does_no_harm(translator):
 
 
 def test_a_model_of_another_vocabulary_is_refused(tokenizer):
-    with pytest.raises(ValueError, match="Received: 29 and 331 pieces"):
+    with pytest.raises(ValueError, match="29 and 331"):
         Translator(lambda inputs: tf.zeros([2, 2, 29]), tokenizer)
 
 
