@@ -1,14 +1,12 @@
 """Students of a teacher: `kt.distill` and `keras-transformer distill`."""
 
 import functools
-import shutil
 
 import pytest
 import sample_runs
 from translated_chunks import count_in_chunks, killed_after_a_chunk, read
 
 import keras_transformer as kt
-from keras_transformer import synthetic
 
 # A training of two updates, which is quickly traced.
 TINY = dict(
@@ -90,13 +88,3 @@ def test_what_cannot_be_distilled_is_one_sentence(teacher, corpus, tmp_path):
     assert not student.exists()
     with pytest.raises(kt.UserError, match="run_dir"):
         kt.distill(teacher, teacher.path, corpus=corpus, **TINY)
-
-
-def test_a_run_that_is_no_student_is_refused_before_the_work(
-    teacher, corpus, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(synthetic, "_make", None)
-    begun = shutil.copytree(teacher.path, tmp_path / "begun")
-    request = functools.partial(kt.distill, teacher, begun, corpus=corpus)
-    with pytest.raises(kt.UserError, match="begun"):
-        request()

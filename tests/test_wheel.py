@@ -1,7 +1,7 @@
 """The wheel goes the whole way where there is no clone.
 
-It lies alone in a virtual environment that borrows all other packages from
-the one that runs the tests, so that nothing is downloaded.
+It lies in a folder that comes before all other packages, and those are of the
+environment that runs the tests, so that nothing is downloaded.
 """
 
 import json
@@ -10,8 +10,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import sysconfig
-import venv
 import zipfile
 
 import pytest
@@ -25,13 +23,11 @@ ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE = ROOT / "keras_transformer"
 
 
-def run(*command, cwd, **options):
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    environment.pop("PYTHONPATH", None)
+def run(*command, cwd, home="", **options):
     return subprocess.run(
         [str(word) for word in command],
         cwd=cwd,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": str(home)},
         capture_output=True,
         text=True,
         **options,
@@ -60,25 +56,14 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def home(wheel, tmp_path_factory):
-    """A virtual environment that has the wheel."""
-    folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, symlinks=True)
-    python = folder / "bin" / "python"
+    """A folder that has the wheel."""
+    folder = tmp_path_factory.mktemp("installed")
     run(
-        *(sys.executable, "-m", "pip", "--python", python, "install"),
-        *("--no-deps", "--no-index", wheel),
+        *(sys.executable, "-m", "pip", "install", "--no-deps", "--no-index"),
+        *("--target", folder, wheel),
         cwd=folder,
         check=True,
     )
-    # A folder named in a .pth file lends its packages, but what it holds of
-    # .pth files, such as one that leads to the clone, is not read.
-    site = run(
-        *(python, "-c", "import site; print(*site.getsitepackages())"),
-        cwd=folder,
-        check=True,
-    ).stdout.split()[0]
-    lent = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
-    (pathlib.Path(site) / "lent.pth").write_text("\n".join(lent))
     return folder
 
 
@@ -93,6 +78,7 @@ def trained(home, tmp_path_factory):
         *("--d-model", "32", "--ffn-dim", "32", "--vocab-size", "310"),
         *("--batch-tokens", "512", "--steps", "4", "--validation-steps", "4"),
         cwd=folder,
+        home=home,
     )
     assert done.returncode == 0, done.stderr
     return folder / "run"
@@ -106,7 +92,10 @@ VERBS = {
 }
 PROGRAM = """
 import json, sys
+import keras_transformer
 from keras_transformer.__main__ import main
+
+assert keras_transformer.__file__.startswith(sys.argv[2])
 
 for verb, flags in json.loads(sys.argv[1]).items():
     assert main([verb, "--run-dir", "run", *flags]) == 0, verb
@@ -117,10 +106,10 @@ for verb, flags in json.loads(sys.argv[1]).items():
 @pytest.fixture(scope="module")
 def said(home, trained):
     """What each verb says of that run: all in one process, for one import."""
-    python = home / "bin" / "python"
     done = run(
-        *(python, "-c", PROGRAM, json.dumps(VERBS)),
+        *(sys.executable, "-c", PROGRAM, json.dumps(VERBS), home),
         cwd=trained.parent,
+        home=home,
         input="one two\n\nthree\n",
     )
     assert done.returncode == 0, done.stderr

@@ -6,13 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-from verb_calls import (
-    ENGLISH,
-    GERMAN,
-    SOURCES,
-    draw_weights,
-    run,
-)
+from verb_calls import ENGLISH, GERMAN, SOURCES, draw_weights, run
 
 from keras_transformer.model import Transformer
 from keras_transformer.run import Run

@@ -3,10 +3,7 @@
 import errno
 import json
 import os
-import shlex
 import shutil
-import subprocess
-import sys
 from unittest import mock
 
 import pytest
@@ -77,30 +74,6 @@ def test_translations_are_scored_against_every_reference(
         assert score.signature.startswith("nrefs:2|")
     assert lines_of(result.folder / "reference.1.txt") == GERMAN
     assert lines_of(result.folder / "reference.2.txt") == others
-
-
-@pytest.mark.slow
-def test_sacrebleus_own_command_compares_two_evaluations(
-    run_dir, tmp_path, monkeypatch, caplog
-):
-    caplog.set_level("INFO", "keras_transformer")
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert run("evaluate", run_dir) == 0
-    (said,) = [x for x in caplog.messages if x.startswith("Next: ")]
-    other = shutil.copytree(run_dir / "evaluation", tmp_path / "evaluation")
-    write_lines(other / "test" / "translation.txt", GERMAN)
-    program, *words = shlex.split(said.removeprefix("Next: "))
-    command = [word.replace("RUN/", f"{tmp_path}/") for word in words]
-    found = subprocess.run(
-        [sys.executable, "-m", program, *command],
-        check=True,
-        capture_output=True,
-        encoding="utf-8",
-    ).stdout
-    scores = report_of(run_dir, "test")["scores"]
-    for name in ("bleu", "chrf"):
-        assert f" {scores[name]['value']:.1f} (" in found
-    assert " 100.0 (" in found and "(p = " in found
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import logging
-import os
 import pathlib
 import platform
 import subprocess
@@ -121,23 +120,6 @@ def test_a_full_disk_is_one_sentence():
     assert done.returncode == 1
     assert done.stderr.startswith("error: No space left on device")
     assert done.stderr.count("\n") == 1
-
-
-def test_the_shell_completes_what_a_flag_may_be(tmp_path):
-    line = "keras-transformer export --format c"
-    environment = {
-        **os.environ,
-        "_ARGCOMPLETE": "1",
-        "_ARGCOMPLETE_STDOUT_FILENAME": str(tmp_path / "found"),
-        "COMP_LINE": line,
-        "COMP_POINT": str(len(line)),
-    }
-
-    done = start("-m", "keras_transformer", env=environment)
-
-    assert done.returncode == 0
-    found = (tmp_path / "found").read_text().split("\x0b")
-    assert {word.strip() for word in found} == {"ctranslate2"}
 
 
 def test_a_hint_is_a_command_for_a_shell_and_stays_out_of_a_pipe(

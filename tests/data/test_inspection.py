@@ -6,10 +6,7 @@ import pytest
 from sample_runs import digit_corpus, digit_tokenizer
 
 from keras_transformer.data.corpora import open_corpus
-from keras_transformer.data.inspection import (
-    Inspection,
-    spelled,
-)
+from keras_transformer.data.inspection import Inspection, spelled
 from keras_transformer.data.records import TokenisedCorpus
 
 # 23 characters against 46.

@@ -44,21 +44,6 @@ def said(caplog):
     return [(record.levelname, record.message) for record in caplog.records]
 
 
-def test_gpus_are_named_in_one_line(machine, monkeypatch, caplog):
-    monkeypatch.setattr(
-        tf.config.experimental,
-        "get_device_details",
-        lambda gpu: (
-            {"device_name": "A1", "compute_capability": (8, 0)}
-            if gpu is GPUS[0]
-            else {}
-        ),
-    )
-    machine(GPUS, driver=True)
-    message = "GPUs: A1 (compute capability 8.0), /physical_device:GPU:1."
-    assert said(caplog) == [("INFO", message)]
-
-
 @pytest.mark.parametrize("here", ["driver", "program"])
 def test_a_card_that_tensorflow_does_not_see_is_warned_of(
     machine, caplog, here

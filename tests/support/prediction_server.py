@@ -16,10 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import grpc
 import tensorflow as tf
 from session_loader import Served
-from tensorflow_serving.apis import (
-    predict_pb2,
-    prediction_service_pb2_grpc,
-)
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 
 class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):

@@ -20,12 +20,7 @@ from artifacts import made_once
 
 from keras_transformer import config, presets
 from keras_transformer.__main__ import main
-from keras_transformer.config import (
-    BOS_ID,
-    ModelConfig,
-    Search,
-    TrainingConfig,
-)
+from keras_transformer.config import BOS_ID, ModelConfig, Search, TrainingConfig
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.exporting import saved_model
 from keras_transformer.losses import SmoothedCrossEntropy

@@ -12,9 +12,7 @@ from keras_transformer.runs import checkpoints
 from keras_transformer.runs.averaging import AVERAGE, final_result
 from keras_transformer.runs.history import read_history
 from keras_transformer.training import validation
-from keras_transformer.training.validation import (
-    validation_batches,
-)
+from keras_transformer.training.validation import validation_batches
 
 
 def test_long_pairs_are_cut_on_both_sides_and_named(caplog):

@@ -9,11 +9,7 @@ import numpy as np
 import pytest
 from sample_runs import make_run
 
-from keras_transformer.config import (
-    ModelConfig,
-    TrainingConfig,
-    UserError,
-)
+from keras_transformer.config import ModelConfig, TrainingConfig, UserError
 from keras_transformer.data import records
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.tokenizer import Tokenizer

@@ -7,10 +7,7 @@ import tensorflow as tf
 
 from keras_transformer import config
 from keras_transformer.decoding.id_model import IdModel
-from keras_transformer.translation.alignment import (
-    align_words,
-    words_of_pieces,
-)
+from keras_transformer.translation.alignment import align_words, words_of_pieces
 
 PAD, BOS, EOS = config.PAD_ID, config.BOS_ID, config.EOS_ID
 
