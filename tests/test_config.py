@@ -1,6 +1,5 @@
 import dataclasses
 import inspect
-import json
 import pickle
 import re
 
@@ -21,10 +20,8 @@ from keras_transformer.config import (
     UserError,
 )
 from keras_transformer.layers.block import LAYER_SETTINGS
-from keras_transformer.runs import run_config
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.weights import Weights
-from keras_transformer.settings import setting
 from keras_transformer.training.request import (
     SESSION_SETTINGS,
     Session,
@@ -56,26 +53,6 @@ def test_a_run_comes_back_as_it_was_saved(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
 
 
-@pytest.mark.parametrize(
-    "minutes, steps, every", [(2.5, None, "2.5m"), (2.5, 17, "17")]
-)
-def test_an_older_run_says_when_it_saves_in_two_settings(
-    tmp_path, minutes, steps, every
-):
-    run_of({}, {"checkpoint_every": every}).save(tmp_path)
-    path = tmp_path / "config.json"
-    fields = json.loads(path.read_text())
-    del fields["training"]["checkpoint_every"]
-    fields.pop("checksum", None)
-    fields["training"]["checkpoint_minutes"] = minutes
-    fields["training"]["checkpoint_steps"] = steps
-    fields["training"]["length_growth"] = None
-    fields["training"]["normalization"] = "nfkc"  # Its vocabulary keeps it.
-    path.write_text(json.dumps(fields))
-    read = RunConfig.load(tmp_path).training
-    assert (read.checkpoint_every, read.length_growth) == (every, 1.06)
-
-
 @pytest.mark.parametrize("every", ["0", "0m", "0.0m", "m", "1.5", "-3", "10 m"])
 def test_an_interval_is_of_updates_or_of_minutes(every):
     with pytest.raises(UserError, match="`checkpoint_every`"):
@@ -97,30 +74,14 @@ def test_what_is_no_run_directory_is_named(tmp_path):
         RunConfig.load(tmp_path)
 
 
-def test_a_run_of_before_a_setting_existed_has_its_default(
-    tmp_path, monkeypatch
-):
-    luck = dataclasses.make_dataclass(
-        "TrainingConfig",
-        [("luck", float, setting(0.25, "share of lucky updates"))],
-        bases=(TrainingConfig,),
-        frozen=True,
-    )
-    run_of(training={"steps": 17}).save(tmp_path)
-
-    monkeypatch.setattr(run_config, "TrainingConfig", luck)
-    later = RunConfig.load(tmp_path)
-
-    assert later.training.luck == 0.25 and later.training.steps == 17
-
-
 OF_BEFORE = """{
   "preset": "demo", "corpus": "demo",
   "source_lang": "en", "target_lang": "de",
   "train_split": "train", "validation_split": "val",
   "requested_vocab_size": 1000,
   "model": {"vocab_size": 991, "num_layers": 2, "d_model": 16},
-  "training": {"steps": 7, "luck": %s, "care": %s},
+  "training": {"steps": 7, "luck": %s, "care": %s, "normalization": "nfkc",
+    "checkpoint_minutes": 2.5, "checkpoint_steps": null, "length_growth": null},
   "search": {"beam_size": 3, "length_penalty": 0.6, "max_extra_length": 50},
   "fingerprints": {"train": "d9f1e2b3"},
   "initial": null, "vocabulary": "44bf850b"
@@ -133,8 +94,9 @@ def test_a_run_of_an_older_version_is_read_without_settings_that_went(
     path = tmp_path / "config.json"
     path.write_text(OF_BEFORE % ("null", "0"))
     run = RunConfig.load(tmp_path)
-    assert (run.training.steps, run.search.beam_size) == (7, 3)
-    assert run.removed is None
+    # What is not there has its default.
+    assert run.training == TrainingConfig(steps=7, checkpoint_every="2.5m")
+    assert run.search.beam_size == 3 and run.removed is None
     assert run.with_changes({"steps": 8}, tmp_path).training.steps == 8
     assert not caplog.messages
 
@@ -279,16 +241,6 @@ def test_resuming_keeps_the_vocabulary_that_the_corpus_could_fill():
     # A second command has the size asked for, the run the size it got.
     saved = run_of()
     assert saved.with_changes({"vocab_size": 8_000}, "runs/a") == saved
-
-
-@pytest.mark.parametrize("symbols", [("(S",), (")S", "(S")])
-def test_a_run_keeps_its_symbols(tmp_path, symbols):
-    saved = run_of(symbols=("(S", ")S"))
-    saved.save(tmp_path)
-    assert RunConfig.load(tmp_path) == saved
-    assert saved.with_changes({"symbols": ("(S", ")S")}, "runs/a") == saved
-    with pytest.raises(UserError, match="symbols"):
-        saved.with_changes({"symbols": symbols}, "runs/a")
 
 
 def test_all_that_differs_from_a_run_is_one_sentence():

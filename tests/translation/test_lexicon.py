@@ -94,21 +94,6 @@ def test_candidates_are_the_most_probable_by_model_1(translator, learn):
     assert frequent == sorted(counts.values(), reverse=True)[:3]
 
 
-def test_pieces_with_other_spaces_than_the_formats_own_stay(tmp_path):
-    class Vocabulary:
-        vocab_size = 8
-
-        def pieces(self, ids):
-            return ["<pad>", "<unk>", "<s>", "</s>", *"a ", "\xa0!", "！\u3000"]
-
-    path = tmp_path / "shortlist.tsv"
-    candidates = np.array([[4, 5, 6, 7]] * 8)
-    lexicon.write(path, candidates, Vocabulary())
-    found = lexicon.read(path, Vocabulary())
-    words = found.words(np.array([[4]]), None).ids.numpy()
-    assert {*words} >= {4, 6, 7} and 5 not in words
-
-
 def test_what_is_written_is_read_again(translator, learn, tmp_path):
     candidates = learn(PAIRS, common=5, best=3)
     path = tmp_path / "shortlist.tsv"
