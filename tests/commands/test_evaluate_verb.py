@@ -136,7 +136,7 @@ def test_a_run_that_cannot_be_written_is_scored(
     assert "BLEU" in capsys.readouterr().out
 
 
-def test_translations_outlive_an_interrupt_while_they_are_scored(
+def test_an_interrupt_leaves_the_results_before_it_or_the_texts_to_score(
     run_dir, monkeypatch
 ):
     folder = run_dir / "evaluation" / "test"
