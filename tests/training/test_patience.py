@@ -21,11 +21,7 @@ from keras_transformer.runs.checkpoints import (
 )
 from keras_transformer.runs.history import History, read_history
 from keras_transformer.training import validation
-from keras_transformer.training.validation import (
-    Validation,
-    counted,
-    reached,
-)
+from keras_transformer.training.validation import Validation, counted, reached
 
 EVERY = 2  # Updates between validations.
 # After update 2, 4, 6, …; the history has six digits of each.
