@@ -217,7 +217,7 @@ def _train(
         side.load_operator()
     training, now = Training(session, tokenizer, plan, model, start), start
     limits = training.limits(start)
-    _describe_finished(training, limits) if limits else _describe(training)
+    _describe(training, limits)
     is_finished = workers.sum_of(strategy, len(limits))
     writer = None
     if is_chief:
@@ -256,28 +256,26 @@ def _train(
         logger.info("Peak memory: %.1f GB.", peak)
 
 
-def _describe(training: Training) -> None:
-    """Log the model, and the update to resume after."""
-    replicas = training.model.distribute_strategy.num_replicas_in_sync
+def _describe(training: Training, limits: Sequence[str]) -> None:
+    """Log the model and where it goes on, or what would let it go on."""
+    start, model = training.start, training.model
+    if limits:
+        logger.info(
+            "%s is finished: %d updates in %.1f minutes. It goes on with a "
+            "higher %s.",
+            *(training.session.run_dir, start.step, start.seconds / 60),
+            " and ".join(f"`{name}`" for name in limits),
+        )
+        return
+    replicas = model.distribute_strategy.num_replicas_in_sync
     logger.info(
         "%s: %s parameters, %d replica%s.",
-        *(training.run.preset, f"{training.model.count_params():,}"),
+        *(training.run.preset, f"{model.count_params():,}"),
         *(replicas, "s" if replicas > 1 else ""),
     )
-    if training.start.step:
-        logger.info("Resuming after update %d.", training.start.step)
+    if start.step:
+        logger.info("Resuming after update %d.", start.step)
     warn_of_warm_up(schedule_of(training.run), training.run.training.steps)
-
-
-def _describe_finished(training: Training, limits: Sequence[str]) -> None:
-    """Log what would let a finished training go on."""
-    start = training.start
-    higher = " and ".join(f"`{name}`" for name in limits)
-    logger.info(
-        "%s is finished: %d updates in %.1f minutes. It goes on with a higher "
-        "%s.",
-        *(training.session.run_dir, start.step, start.seconds / 60, higher),
-    )
 
 
 def _take_steps(
