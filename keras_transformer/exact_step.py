@@ -16,7 +16,7 @@ Axes: B batch, S source length, T target length, M rows of a micro-batch.
 """
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -132,7 +132,9 @@ class ExactModel(keras_internals.BuiltFromSpec):
         self.accumulate = whole_number("accumulate", accumulate)
         if self.accumulate > 1 and not self.adds_metrics:
             raise SettingError(
-                "accumulate", "1 with metrics or another loss", accumulate
+                "accumulate",
+                "1 with metrics, another loss or another backend",
+                accumulate,
             )
         self._given_jit_compile = jit_compile
         self._added_metrics, self.xla = list, False
@@ -282,9 +284,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
         # Read before the update, which may change the scale.
         scale = self.optimizer.scale_loss(1.0)
         with keras_internals.summed_gradients(self.optimizer):
-            self.optimizer.apply_gradients(
-                zip(gradients, self.trainable_variables, strict=True)
-            )
+            self.optimizer.apply(gradients, self.trainable_variables)
         loss, plain = tf.unstack(sums / divisor)
         tracker = self._mean_loss()
         tracker.update_state(loss, sample_weight=count)
@@ -380,14 +380,16 @@ class ExactModel(keras_internals.BuiltFromSpec):
         )[1:], None
 
     def _micro_batches(self, rows):
-        """Split rows, padding where needed: `(B, T)` to `(count, M, T)`."""
+        """Split rows, padding where needed: `(B, …)` to `(count, M, …)`."""
         import tensorflow as tf
 
-        number, length = tf.unstack(tf.shape(rows))
-        rows = tf.pad(rows, [[0, -number % self.accumulate], [0, 0]])
+        number, *others = tf.unstack(tf.shape(rows))
+        rows = tf.pad(
+            rows, [[0, -number % self.accumulate], *[[0, 0]] * len(others)]
+        )
         # Every count-th row, so that lengths are spread evenly.
-        rows = tf.reshape(rows, (-1, self.accumulate, length))
-        return tf.transpose(rows, (1, 0, 2))
+        rows = tf.reshape(rows, (-1, self.accumulate, *others))
+        return ops.swapaxes(rows, 0, 1)
 
 
 def pair_of_ids(inputs: Any) -> tuple[Tensor, Tensor]:
@@ -403,15 +405,11 @@ def pair_of_ids(inputs: Any) -> tuple[Tensor, Tensor]:
 
 
 def _are_ids(ids: Any) -> bool:
-    return (
-        hasattr(ids, "shape")
-        and len(ids.shape) == 2
-        and "int" in keras.backend.standardize_dtype(ids.dtype)
-    )
+    return len(getattr(ids, "shape", ())) == 2 and "int" in _kind_of(ids)
 
 
 def _kind_of(ids: Any) -> str:
-    if not hasattr(ids, "shape"):
+    if not hasattr(ids, "shape") or hasattr(ids, "row_lengths"):
         return type(ids).__name__
     return f"{keras.backend.standardize_dtype(ids.dtype)}{tuple(ids.shape)}"
 
@@ -437,8 +435,6 @@ def check_first_batch(
         if getattr(x, "has_begin_tokens", False):
             return
         x, y = [*next(iter(x.take(1)), ()), None, None][:2]
-    if isinstance(x, Mapping):
-        pair_of_ids(x)  # Raises, and says what is expected.
     if not isinstance(x, list | tuple) or len(x) != 2:
         return
     _seen("source", x[0], vocab_size)
@@ -449,7 +445,13 @@ def check_first_batch(
                 "`y` must be `target_out`, the ids that the model is to "
                 "write. Received: None"
             )
-        _seen("target_out", y, vocab_size)
+        both = target_in, _seen("target_out", y, vocab_size)
+        shapes = [ids.shape for ids in both if ids is not None]
+        if len(set(shapes)) > 1:
+            raise ValueError(
+                "`target_in` and `target_out` must have one shape (B, T). "
+                f"Received: {shapes}"
+            )
     if not _are_shifted(target_in, y):
         warnings.warn(
             "`target_in` must begin with the begin token, the same in every "

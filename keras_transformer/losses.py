@@ -307,6 +307,7 @@ class TokenAccuracy(_TokenMean):
     """
 
     default_name = "token_accuracy"
+    _direction = "up"  # For `mode="auto"` of Keras's callbacks.
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         best = ops.cast(ops.argmax(y_pred, axis=-1), "int32")
@@ -329,6 +330,7 @@ class Perplexity(_TokenMean):
     """
 
     default_name = "perplexity"
+    _direction = "down"
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return token_cross_entropies(y_true, y_pred)[1]

@@ -17,13 +17,9 @@ import keras
 from keras import ops
 
 from keras_transformer import layers, masks
-from keras_transformer.config import (
-    EOS_ID,
-    PAD_ID,
-    ModelConfig,
-)
+from keras_transformer.config import EOS_ID, PAD_ID, ModelConfig
 from keras_transformer.exact_step import ExactModel, pair_of_ids
-from keras_transformer.keras_internals import Tensor
+from keras_transformer.keras_internals import Shape, Tensor
 from keras_transformer.layers.block import LAYER_SETTINGS
 from keras_transformer.replicas import Dropout
 
@@ -119,19 +115,15 @@ class Transformer(ExactModel):
         @functools.wraps(init)
         def init_and_build(self, *args, **kwargs):
             init(self, *args, **kwargs)
-            if type(self).__init__ is init_and_build:
-                self._build_all()
+            if type(self).__init__ is not init_and_build:
+                return
+            if not self.built:
+                self.build()
+            if not all(layer.built for layer in self.layers):
+                self.compute_output_spec(self.input_signature())
 
         init_and_build.__signature__ = inspect.signature(init)  # type: ignore
         cls.__init__ = init_and_build  # type: ignore
-
-    def _build_all(self):
-        if not self.built:
-            self.build()
-        if not all(layer.built for layer in self.layers):
-            ids = keras.Input((None,), dtype="int32")
-            # Calls the model, unlike our own `compute_output_spec`.
-            keras.Operation.compute_output_spec(self, (ids, ids))
 
     def _add_layers(self, config):
         policy = self.dtype_policy
@@ -207,7 +199,7 @@ class Transformer(ExactModel):
         The tied matrix turns it into logits.
         """
         source, target_in = pair_of_ids(inputs)
-        memory, source_mask = self.encode(source, training)
+        memory, source_mask = self.encode(source, training=training)
         return self._decoded(target_in, memory, source_mask, training)
 
     def encode(
@@ -445,15 +437,28 @@ class Transformer(ExactModel):
         x = getattr(self, f"{side}_positions")(x, start=start)
         return getattr(self, f"{side}_dropout")(x, training=training)
 
-    def compute_output_spec(
-        self, inputs: tuple[Tensor, Tensor], training: bool = False
-    ) -> keras.KerasTensor:
-        if type(self).call is not Transformer.call:
-            return keras.Operation.compute_output_spec(self, inputs)
-        # Otherwise Keras assumes that logits have the compute dtype.
-        _, target_in = pair_of_ids(inputs)
-        shape = (*target_in.shape, self.vocab_size)
-        return keras.KerasTensor(shape, dtype="float32")
+    # By a trace of `call`: logits are float32 under every policy.
+    compute_output_spec = keras.Operation.compute_output_spec
+
+    def compute_output_shape(self, input_shape: Any) -> Shape:
+        return (*input_shape[1], self.vocab_size)
+
+    def input_signature(self) -> Any:
+        """Declare what a call takes, as `keras.Input` makes it.
+
+        Override it in a subclass whose call takes something else.
+        """
+        return tuple(
+            keras.Input((None,), dtype="int32", name=name)
+            for name in ("source", "target_in")
+        )
+
+    def quantize(self, *args: Any, **kwargs: Any) -> None:
+        """Refuse: Keras would quantise none of the products of our layers."""
+        raise NotImplementedError(
+            "A Transformer is quantised when it is exported or opened, not in "
+            'place: `kt.export(translator, folder, precision="int8")`.'
+        )
 
     def export(
         self,
@@ -470,14 +475,14 @@ class Transformer(ExactModel):
         `keras_transformer.exporting`.
 
         All arguments are those of `keras.Model.export`; by default
-        `input_signature` is a pair of int32 `(B, S)` and `(B, T)`.
+        `input_signature` is what the method of this name declares.
         """
-        if input_signature is None:
-            source, target_in = (
-                keras.InputSpec(shape=(None, None), dtype="int32", name=name)
-                for name in ("source", "target_in")
+        if keras.backend.backend() == "torch":  # Where the files are broken.
+            raise NotImplementedError(
+                "A Transformer has no `export` on PyTorch; save it as `.keras` "
+                "and export it on TensorFlow."
             )
-            input_signature = [(source, target_in)]
+        input_signature = input_signature or [self.input_signature()]
         super().export(filepath, format, verbose, input_signature, **kwargs)
 
     def get_config(self) -> dict[str, Any]:

@@ -31,10 +31,7 @@ class TransformerSchedule(keras.optimizers.schedules.LearningRateSchedule):
     """
 
     def __init__(
-        self,
-        d_model: int,
-        warmup_steps: int = 4_000,
-        scale: float = 1.0,
+        self, d_model: int, warmup_steps: int = 4_000, scale: float = 1.0
     ) -> None:
         self.d_model = checked("d_model", d_model)
         self.warmup_steps = checked("warmup_steps", warmup_steps)

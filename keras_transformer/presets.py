@@ -34,10 +34,7 @@ _BIG_TRAINING = dict(steps=300_000, average=20, keep_checkpoints=20)
 def _parsing(vocab_size: int) -> Preset:
     """Make a parser of section 6.3; settings not given are those of `base`."""
     row = _row(
-        dict(max_length=600),
-        vocab_size=vocab_size,
-        num_layers=4,
-        d_model=1024,
+        dict(max_length=600), vocab_size=vocab_size, num_layers=4, d_model=1024
     )
     search = Search(beam_size=21, length_penalty=0.3, max_extra_length=300)
     return dataclasses.replace(row, search=search)

@@ -7,37 +7,105 @@ import numpy as np
 import paper
 import pytest
 import tensorflow as tf
-from small_models import SOURCE, TARGET, TARGET_IN, make_model
+from small_models import SIZES, SOURCE, TARGET, TARGET_IN, make_model
 
-from keras_transformer.losses import SmoothedCrossEntropy, TokenAccuracy
+from keras_transformer import layers
+from keras_transformer.losses import (
+    Perplexity,
+    SmoothedCrossEntropy,
+    TokenAccuracy,
+)
+from keras_transformer.model import Transformer
 
 INPUTS = (SOURCE, TARGET_IN)
 
 
-@pytest.fixture(scope="module")
-def fitted():
+@keras.saving.register_keras_serializable()
+class Adapted(Transformer):
+    """A subclass with a layer more."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.adapter = keras.layers.Dense(self.model_config.d_model)
+
+    def features(self, inputs, training=False):
+        return self.adapter(super().features(inputs, training))
+
+
+def make_functional():
+    """A model of one's own around the layers."""
+    source, target_in = (
+        keras.Input([None], dtype="int32", name=name)
+        for name in ("source", "target_in")
+    )
+    embedding = layers.TiedEmbedding(23, 10, mask_zero=True)
+    sizes = dict(num_layers=1, num_heads=2, ffn_dim=11, dropout=0.0)
+    memory = layers.Encoder(**sizes)(embedding(source))
+    x = layers.PositionalEncoding()(embedding(target_in))
+    x = layers.Decoder(**sizes)(x, memory, use_causal_mask=True)
+    return keras.Model([source, target_in], embedding(x, reverse=True))
+
+
+MODELS = {
+    "Transformer": lambda: make_model(num_layers=1),
+    "subclass": lambda: Adapted(**{**SIZES, "num_layers": 1, "dropout": 0.0}),
+    "functional": make_functional,
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def fitted(request):
     """A model of one layer that has been fitted."""
-    model = make_model(num_layers=1)
+    model = MODELS[request.param]()
     model.compile("sgd", SmoothedCrossEntropy(0.1), metrics=[TokenAccuracy()])
     model.fit(INPUTS, TARGET, verbose=0)
     return model
 
 
 def test_a_model_exports_and_answers_the_same(tmp_path, fitted):
-    model = fitted
-    model.export(tmp_path / "exported", verbose=False)
-
+    fitted.export(tmp_path / "exported", verbose=False)
     loaded = tf.saved_model.load(tmp_path / "exported")
-    expected = model(INPUTS)
-    np.testing.assert_allclose(loaded.serve(INPUTS), expected, 1e-5, 1e-5)
-    signature = loaded.signatures["serving_default"]
-    outputs = signature(
-        source=tf.constant(SOURCE), target_in=tf.constant(TARGET_IN)
-    )
-    np.testing.assert_allclose(outputs["output_0"], expected, 1e-5, 1e-5)
+    serve = loaded.signatures["serving_default"]
     # Any batch and lengths.
-    fewer = (SOURCE[:1, :3], TARGET_IN[:1, :5])
-    np.testing.assert_allclose(loaded.serve(fewer), model(fewer), 1e-5, 1e-5)
+    for source, target_in in INPUTS, (SOURCE[:1, :3], TARGET_IN[:1, :5]):
+        outputs = serve(
+            source=tf.constant(source), target_in=tf.constant(target_in)
+        )
+        (logits,) = outputs.values()
+        expected = fitted((source, target_in))
+        np.testing.assert_allclose(logits, expected, 1e-5, 1e-5)
+
+
+def test_a_model_tells_its_shape_and_its_layers(fitted):
+    printed = []
+    fitted.summary(
+        expand_nested=True, print_fn=lambda x, **_: printed.append(x)
+    )
+    assert f"{fitted.count_params():,}" in "".join(printed)
+    shapes = [(3, 4), (3, 6)]
+    assert tuple(fitted.compute_output_shape(shapes)) == (3, 6, 23)
+    ids = [keras.KerasTensor(shape, "int32") for shape in shapes]
+    spec = fitted.compute_output_spec(ids)
+    assert (tuple(spec.shape), spec.dtype) == ((3, 6, 23), "float32")
+    for layer in fitted.layers:
+        assert fitted.get_layer(layer.name) is layer
+
+
+def test_a_model_comes_back_from_every_file(tmp_path, fitted):
+    kind, expected = type(fitted), np.array(fitted(INPUTS))
+    again = keras.models.model_from_json(fitted.to_json())
+    fitted.save_weights(tmp_path / "model.weights.h5")
+    again.load_weights(tmp_path / "model.weights.h5")
+    clone = keras.models.clone_model(fitted)
+    clone.set_weights(fitted.get_weights())
+    found = [again, clone]
+    for name in ("model.keras", "model.h5"):
+        if name == "model.keras" or isinstance(fitted, Transformer):
+            fitted.save(path := tmp_path / name)
+            own = {kind.__name__: kind}  # HDF5 files know no packages.
+            found.append(keras.models.load_model(path, custom_objects=own))
+    for model in found:
+        np.testing.assert_allclose(model(INPUTS), expected, 1e-5, 1e-5)
 
 
 def test_single_batches_train_test_and_predict(fitted):
@@ -52,9 +120,78 @@ def test_single_batches_train_test_and_predict(fitted):
         model.predict_on_batch(INPUTS), model(INPUTS), rtol=1e-5, atol=1e-5
     )
     trained = model.train_on_batch(INPUTS, TARGET, return_dict=True)
-    assert trained["loss"] == pytest.approx(loss, rel=1e-5)
+    assert set(trained) == set(tested) == {"loss", "token_accuracy"}
     again = model.test_on_batch(INPUTS, TARGET, return_dict=True)
     assert again["loss"] < loss
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+def test_a_frozen_model_is_fitted_and_stays_as_it_is(make):
+    model = make()
+    model.trainable = False
+    model.compile("sgd", SmoothedCrossEntropy(0.1))
+    before = model.get_weights()
+    logs = model.fit(INPUTS, TARGET, verbose=0).history
+    loss = float(SmoothedCrossEntropy(0.1)(TARGET, model(INPUTS)))
+    assert logs["loss"] == pytest.approx([loss], 1e-5)
+    for weight, was in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, was)
+
+
+def test_callbacks_know_whether_more_of_a_metric_is_better():
+    model = make_model(num_layers=1)
+    metrics = [TokenAccuracy(), Perplexity()]
+    model.compile("sgd", SmoothedCrossEntropy(0.1), metrics=metrics)
+    model.test_on_batch(INPUTS, TARGET)
+    for name, best in ("token_accuracy", 2.0), ("perplexity", 1.0):
+        callback = keras.callbacks.EarlyStopping(name)
+        callback.set_model(model)
+        callback.on_train_begin()
+        for epoch, value in enumerate((1.0, 2.0)):
+            callback.on_epoch_end(epoch, {name: value})
+        assert callback.best == best
+
+
+def test_quantising_in_place_is_refused():
+    with pytest.raises(NotImplementedError, match="when it is exported"):
+        make_model(num_layers=1).quantize("int8")
+
+
+@keras.saving.register_keras_serializable()
+class Styled(Transformer):
+    """Takes a style beside the ids, and all three in a dictionary."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.style = keras.layers.Embedding(2, self.model_config.d_model)
+
+    def input_signature(self):
+        source, target_in = super().input_signature()
+        style = keras.Input([], dtype="int32", name="style")
+        return dict(source=source, target_in=target_in, style=style)
+
+    def call(self, inputs, training=False):
+        memory, mask = self.encode(inputs["source"], training=training)
+        memory += self.style(inputs["style"])[:, None]
+        return self.decode(inputs["target_in"], memory, mask, training)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_subclass_may_take_other_inputs_than_a_pair(tmp_path, accumulate):
+    model = Styled(**{**SIZES, "num_layers": 1, "dropout": 0.0})
+    assert model.style.built
+    style = np.array([0, 1, 0], "int32")
+    inputs = dict(source=SOURCE, target_in=TARGET_IN, style=style)
+    loss = float(SmoothedCrossEntropy(0.1)(TARGET, model(inputs)))
+    model.compile("sgd", SmoothedCrossEntropy(0.1), accumulate=accumulate)
+    logs = model.fit(inputs, TARGET, verbose=0).history
+    assert logs["loss"] == pytest.approx([loss], 1e-5)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(loaded(inputs), model(inputs), 1e-5, 1e-5)
+    model.export(tmp_path / "exported", verbose=False)
+    loaded = tf.saved_model.load(tmp_path / "exported")
+    np.testing.assert_allclose(loaded.serve(inputs), model(inputs), 1e-5, 1e-5)
 
 
 @pytest.mark.parametrize("padding", [-1, -100])
@@ -100,6 +237,7 @@ def test_a_functional_model_holds_a_transformer(restriction):
         (SOURCE, r"int32\(3, 4\)"),
         ((SOURCE.astype("float32"), TARGET_IN), r"\('float32\(3, 4\)', "),
         ({"source": SOURCE}, r"{'source': 'int32\(3, 4\)'}"),
+        ((tf.RaggedTensor.from_tensor(SOURCE), TARGET_IN), r"\('RaggedTensor'"),
     ],
 )
 def test_inputs_that_are_no_pair_of_ids_are_refused(
@@ -120,6 +258,7 @@ def test_inputs_that_are_no_pair_of_ids_are_refused(
             r"`target_out` .*: float64\(3, 6, 23\)",
         ),
         ("target_out", lambda ids: None, "`y` must be .*: None"),
+        ("target_out", lambda ids: ids[:, :-1], r"one shape .*\(3, 5\)"),
         (
             "source",
             lambda ids: tf.RaggedTensor.from_tensor(ids, padding=0),
@@ -145,8 +284,10 @@ def test_what_is_no_batch_of_ids_is_refused_before_a_graph(
         call(*data)
 
 
-def test_class_weight_is_refused(fitted):
-    for call in (fitted.fit, fitted.train_on_batch):
+def test_class_weight_is_refused():
+    model = make_model(num_layers=1)
+    model.compile("sgd", SmoothedCrossEntropy(0.1))
+    for call in (model.fit, model.train_on_batch):
         with pytest.raises(ValueError, match="`class_weight` must be None"):
             call(INPUTS, TARGET, class_weight={8: 3.0})
 

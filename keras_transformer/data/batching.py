@@ -15,8 +15,8 @@ from typing import TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer import config
-from keras_transformer.config import SettingError, checked
+from keras_transformer.config import OURS, SettingError, SpecialIds, checked
+from keras_transformer.data.adapter import TokenizerAdapter
 from keras_transformer.data.batch_plan import Batch, BatchPlan, Epoch
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.texts import checked_pairs, checked_texts
@@ -186,7 +186,7 @@ def _dataset(
 
 
 def batch(
-    sources: Texts, targets: Texts, tokenizer: Tokenizer
+    sources: Texts, targets: Texts, tokenizer: Tokenizer | TokenizerAdapter
 ) -> tuple[tuple[tf.Tensor, tf.Tensor], tf.Tensor]:
     """Make one batch of texts, for your own data and `fit`.
 
@@ -195,14 +195,14 @@ def batch(
     Args:
         sources: Source texts: a list, or a string tensor `(B,)`.
         targets: Their translations, as many.
-        tokenizer: Vocabulary of both sides.
+        tokenizer: Vocabulary of both sides, ours or one made elsewhere.
 
     Returns:
         `((source (B, S), target_in (B, T)), target_out (B, T))`, int32:
         `target_out` ends with `eos_id`, `target_in` is the same, shifted right
         behind `bos_id`; `pad_id` fills both.
     """
-    if not isinstance(tokenizer, Tokenizer):
+    if not isinstance(tokenizer, Tokenizer | TokenizerAdapter):
         raise SettingError("tokenizer", _EXPECTED, tokenizer)
     sources, targets = _texts("sources", sources), _texts("targets", targets)
     rows, others = sources.shape[0], targets.shape[0]
@@ -211,10 +211,11 @@ def batch(
     if None in (rows, others):  # In a graph.
         same = tf.size(sources) == tf.size(targets)
         tf.debugging.Assert(same, ["Expected `targets` as many as `sources`."])
+    ids = tokenizer.ids
     with own_operators():
-        source = tokenizer.tokenize(sources).to_tensor(config.PAD_ID)
-        target = tokenizer.target.tokenize(targets).to_tensor(config.PAD_ID)
-    return _shifted(source, target)
+        source = tokenizer.tokenize(sources).to_tensor(ids.pad)
+        target = tokenizer.target.tokenize(targets).to_tensor(ids.pad)
+    return _shifted(source, target, ids)
 
 
 def _texts(name: str, texts: Texts) -> tf.Tensor:
@@ -229,11 +230,10 @@ def _texts(name: str, texts: Texts) -> tf.Tensor:
 
 
 def _shifted(
-    source: tf.Tensor, target_out: tf.Tensor
+    source: tf.Tensor, target_out: tf.Tensor, ids: SpecialIds = OURS
 ) -> tuple[tuple[tf.Tensor, tf.Tensor], tf.Tensor]:
     """Add the decoder's input: BOS, and the target without EOS."""
-    is_row = target_out[:, :1] != config.PAD_ID
-    begin = tf.where(is_row, config.BOS_ID, config.PAD_ID)
+    begin = tf.where(target_out[:, :1] != ids.pad, ids.bos, ids.pad)
     rest = target_out[:, :-1]
-    rest = tf.where(rest == config.EOS_ID, config.PAD_ID, rest)
+    rest = tf.where(rest == ids.eos, ids.pad, rest)
     return (source, tf.concat([begin, rest], axis=1)), target_out

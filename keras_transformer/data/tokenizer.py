@@ -292,7 +292,7 @@ class Tokenizer(tf.Module):
         """Turn ids into the text before the first `EOS_ID`.
 
         `PAD_ID` and `BOS_ID` leave no trace, `UNK_ID` reads " ⁇ ", bytes that
-        spell no character read U+FFFD.
+        spell no character read U+FFFD, and nothing at the end.
 
         Args:
             ids: Integer tensor `(..., L)`, dense or ragged, each at least 0
@@ -310,7 +310,9 @@ class Tokenizer(tf.Module):
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Join ids without `EOS_ID`, ragged `(N, None)`, to texts `(N,)`."""
-        return self._run("detokenize", ids)
+        text = self._run("detokenize", ids)
+        # A limit of length may have cut the last character between its bytes.
+        return tf.strings.regex_replace(text, " *\ufffd+$", "")
 
     _told_unmet = 0
 

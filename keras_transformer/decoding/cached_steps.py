@@ -143,8 +143,7 @@ class CachedSteps:
         return {
             **shared,
             "cache": tf.nest.map_structure(
-                lambda slots: extended(slots, more),
-                shared["cache"],
+                lambda slots: extended(slots, more), shared["cache"]
             ),
         }
 

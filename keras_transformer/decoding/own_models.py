@@ -12,6 +12,7 @@ t tokens written so far.
 
 import functools
 import logging
+import re
 from typing import Any
 
 import keras
@@ -145,7 +146,8 @@ def _check_model(model: Any) -> int:
                 "overrides `decode`, which neither a call nor a training uses; "
                 "override `features` or `call`."
             )
-        if kind.call is Transformer.call:
+        plain = Transformer.call, Transformer.features
+        if (kind.call, kind.features) == plain:
             return model.vocab_size
     if not callable(model):
         raise UserError(
@@ -159,7 +161,7 @@ def _check_model(model: Any) -> int:
         raise UserError(
             "Expected a model to call as `model((source, target_in))` with "
             "int32 ids of any length; the call ends with "
-            f"{type(error).__name__} ({_first_line(error)}); wrap it in a "
+            f"{type(error).__name__} ({_first_lines(error)}); wrap it in a "
             "function that takes this pair."
         ) from error
     shape = logits.shape.as_list()
@@ -193,9 +195,9 @@ def warn_of_padding(model: Any, ids: SpecialIds) -> None:
         _say_padding_shows(name, ids.pad)
 
 
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines()]
-    return next(filter(None, lines), "no message")[:160]
+def _first_lines(error: Exception) -> str:
+    lines = re.sub(r"\x1b\[\d+m", "", str(error)).splitlines()
+    return " ".join([x for x in lines if x.strip()][:2] or ["no message"])[:200]
 
 
 @functools.cache  # Said once.

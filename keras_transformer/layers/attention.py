@@ -127,22 +127,18 @@ class MultiHeadAttention(keras.layers.Layer):
         value_shape = value_shape or key_shape
         keys = self.num_heads * self.key_dim
         values = self.num_heads * self.value_dim
-        self.query_kernel = self._kernel("query", d_model, keys)
-        self.key_kernel = self._kernel("key", key_shape[-1], keys)
-        self.value_kernel = self._kernel("value", value_shape[-1], values)
-        self.output_kernel = self._kernel("output", values, d_model)
+        self.query_kernel = self._weight("query", d_model, keys)
+        self.key_kernel = self._weight("key", key_shape[-1], keys)
+        self.value_kernel = self._weight("value", value_shape[-1], values)
+        self.output_kernel = self._weight("output", values, d_model)
         self.query_bias = self.output_bias = None
         if self.use_bias:
-            self.query_bias = self._bias("query_bias", keys)
-            self.output_bias = self._bias("output_bias", d_model)
+            self.query_bias = self._weight("query_bias", keys)
+            self.output_bias = self._weight("output_bias", d_model)
 
-    def _bias(self, name, columns):
-        return self.add_weight(name=name, shape=(columns,), initializer="zeros")
-
-    def _kernel(self, name, rows, columns):
-        return self.add_weight(
-            name=name, shape=(rows, columns), initializer="glorot_uniform"
-        )
+    def _weight(self, name, *shape):
+        begins = "glorot_uniform" if len(shape) == 2 else "zeros"
+        return self.add_weight(name=name, shape=shape, initializer=begins)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if len(args) > 2:

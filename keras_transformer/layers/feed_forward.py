@@ -26,13 +26,11 @@ class _Affine(keras.layers.Layer):
         self.units = units
 
     def build(self, input_shape: Shape) -> None:
-        self.kernel = self.add_weight(
-            name="kernel",
-            shape=(input_shape[-1], self.units),
-            initializer="glorot_uniform",
-        )
+        shape = input_shape[-1], self.units
+        # By Keras's default it begins as Glorot's uniform.
+        self.kernel = self.add_weight(name="kernel", shape=shape)
         self.bias = self.add_weight(
-            name="bias", shape=(self.units,), initializer="zeros"
+            name="bias", shape=shape[1:], initializer="zeros"
         )
 
 

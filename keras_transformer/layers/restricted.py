@@ -99,8 +99,7 @@ def whole_weights(
     places = ops.cast(blocks.places(), weights.dtype)
     weights = ops.einsum("bhnpws,nwm->bhnpms", weights, places)
     weights = ops.reshape(
-        weights,
-        (batch, heads, count * size, (count + 1 + blocks.ahead) * size),
+        weights, (batch, heads, count * size, (count + 1 + blocks.ahead) * size)
     )[:, :, :length, size : size + length]
     total = ops.sum(weights, axis=-1, keepdims=True)
     even = ops.ones_like(weights) / ops.cast(length, weights.dtype)

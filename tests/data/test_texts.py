@@ -5,6 +5,7 @@ import pandas
 import pytest
 import sample_runs
 import tensorflow as tf
+from own_models import WordPieces
 
 import keras_transformer as kt
 from keras_transformer.data.texts import checked_pairs, checked_texts
@@ -109,3 +110,14 @@ def test_without_a_shuffle_there_is_a_row_for_each_pair(tokenizer):
     for (source, target_in), target in dataset:
         assert source.shape[0] == target_in.shape[0]
         assert (target_in[:, 0] == 2).numpy().all() and target.shape[1] > 1
+
+
+def test_a_batch_takes_a_tokenizer_made_elsewhere():
+    words = WordPieces("one two three")
+    tokenizer = kt.TokenizerAdapter(words, pad_id=0)
+    for texts in (["one", "two three"], tf.constant(["one", "two three"])):
+        (source, target_in), target_out = kt.batch(texts, texts, tokenizer)
+        # Begin 2 and end 3 as they stand in a source, one each in a target.
+        assert source.numpy().tolist() == [[2, 4, 3, 0], [2, 5, 6, 3]]
+        assert target_in.numpy().tolist() == [[2, 4, 0], [2, 5, 6]]
+        assert target_out.numpy().tolist() == [[4, 3, 0], [5, 6, 3]]

@@ -82,6 +82,15 @@ def test_invalid_utf_8_reads_as_replacement_characters(tokenizer):
     assert good == b"good"
 
 
+def test_what_ends_inside_a_character_ends_before_it(tokenizer):
+    (ids,) = tokenizer.tokenize(["dog \U0001f98a"]).to_list()
+    cut = [ids[: -1 - missing] for missing in (1, 2, 3)]  # The end goes, too.
+    assert (
+        tokenizer.detokenize(tf.ragged.constant(cut)).numpy().tolist()
+        == [b"dog"] * 3
+    )
+
+
 def test_text_ends_at_the_first_end_token(tokenizer):
     dog, fox = tokenizer.tokenize(["dog", "fox"]).to_list()
     ids = [BOS, PAD, *dog, *fox, PAD, PAD]

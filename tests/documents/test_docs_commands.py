@@ -8,6 +8,7 @@ import runpy
 import shlex
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -54,13 +55,43 @@ def test_the_parser_takes_every_command(page, monkeypatch):
             parse_args(arguments)
 
 
+AWKWARD = ["a\tb", "\\n \\t", '"it\'s" $HOME `ls` %s', "", "  x ", "-n"]
+
+
+def test_the_shell_lines_that_gather_a_corpus_keep_its_pairs(tmp_path):
+    page = (DOCS / "guides" / "several_models.md").read_text("utf-8")
+    (script,) = (x for x in blocks(page, "text") if "more-" in x)
+    (tmp_path / "translated").mkdir()
+    sources = [text.replace("\t", " ") for text in AWKWARD]  # As Beam's are.
+    for i in "01":  # The last line of a file may have no end.
+        (tmp_path / f"more-{i}.fr").write_text("\n".join(AWKWARD))
+        rows = "".join(f"{text}\t-0.5000\n" for text in sources)
+        (tmp_path / "translated" / f"en-{i}.tsv").write_text(rows)
+    subprocess.run(["bash", "-ec", script], cwd=tmp_path, check=True)
+    for lang, lines in ("fr", AWKWARD), ("en", sources):
+        found = (tmp_path / "backtranslated" / f"train.{lang}").read_text()
+        assert found == "".join(f"{line}\n" for line in lines * 2)
+
+
+@pytest.mark.parametrize("page", ["guides/precision.md", "questions/bleu.md"])
+def test_the_lines_that_compare_two_systems_take_any_text(tmp_path, page):
+    found = "\n".join(blocks((DOCS / page).read_text("utf-8"), ""))
+    (line,) = re.findall("^sacrebleu .*", found, re.MULTILINE)
+    for name in re.findall(r"\S+\.txt", line):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        text = "".join(f"{x} two three four\n" if x else "\n" for x in AWKWARD)
+        (tmp_path / name).write_text(text)
+    program = [sys.executable, "-m", *shlex.split(line)]
+    run = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True)
+    assert run.stdout.count(" 100.0 (100.0 ") >= 2, run.stderr
+
+
 @pytest.mark.skipif(not shutil.which("shuf"), reason="GNU's shuf is missing")
 def test_the_shell_lines_that_cut_a_corpus_keep_its_pairs(tmp_path):
     page = (DOCS / "guides" / "corpus.md").read_text("utf-8")
     (script,) = (x for x in blocks(page, "") if "shuf " in x)
-    awkward = ["a\tb", "\\n \\t", '"it\'s" $HOME `ls` %s', "", "  x ", "-n"]
     for lang in "en", "fr":
-        lines = [text and f"{text}{i}" for i, text in enumerate(awkward * 200)]
+        lines = [text and f"{text}{i}" for i, text in enumerate(AWKWARD * 200)]
         (tmp_path / f"all.{lang}").write_text("".join(f"{x}\n" for x in lines))
     (tmp_path / "my-text").mkdir()
     subprocess.run(["bash", "-ec", script], cwd=tmp_path, check=True)

@@ -28,6 +28,14 @@ def test_the_programs_run_one_after_the_other():
     assert written == "the cat sat on the mat."
     assert shape == "(4, 10, 3)"
     assert translation == "['one lamp']"
+    # The cached step scores as the one that reads everything does.
+    whole, cached = tf.zeros([1, 3, 0], tf.int32), names["empty"]
+    for position, ids in enumerate(([[1, 1, 1]], [[2, 5, 3]], [[4, 4, 6]])):
+        ids = tf.constant(ids)
+        expected, whole = names["step"](ids, position, whole)
+        found, cached = names["cached_step"](ids, position, cached)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    assert len(names["polite"].translate(["a"], max_length=3)) == 1
     model = names["model"]
     assert model.trainable_weights and not model.encoder.trainable_weights
     # With a cached step of its own, the search finds the same.
