@@ -116,7 +116,6 @@ def test_what_is_no_form_of_texts_is_refused(client):
     for kind, body in (
         (urlencoded, b"source=de&target=en&q=%ff%fe"),
         (parts, b""),
-        (parts, b"--x\r\n" * 9_999),
         (parts, b"--x\r\nContent-Type: a/b"),
         (parts, b"--x\r\n" + nameless + b"\r\n--x--"),
     ):
