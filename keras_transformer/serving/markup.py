@@ -128,7 +128,10 @@ class _Reader(HTMLParser):
     def handle_comment(self, data: str) -> None:
         self._add("")
 
-    handle_decl = handle_pi = handle_comment
+    handle_pi = handle_comment
+
+    def handle_decl(self, decl: str) -> None:
+        self._add("")
 
     def _add(self, name: str, is_alone: bool = False) -> None:
         inside = self._inside

@@ -219,8 +219,7 @@ class Versions:
         self.states[old.version] = UNLOADING, ""
         logger.info("Version %d takes over from %d", version, old.version)
         # Once the last request lets go of it, its memory is free.
-        end = self.states.__setitem__, old.version, (END, "")
-        weakref.finalize(old, *end)
+        weakref.finalize(old, self.states.__setitem__, old.version, (END, ""))
 
     def _load(self, path: pathlib.Path) -> ServedModel:
         try:
