@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from keras_transformer.config import UNK_ID, UserError
+from keras_transformer.config import UserError
 from keras_transformer.data.corpora import tags_of, without_tag
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.texts import Corpus, Pair
@@ -42,7 +42,6 @@ LEFTOVERS = {
 }
 _SUSPECT = re.compile("[&<ÃÐÂ\ufffd]|â€| [,.@]")
 _LEFT = re.compile("|".join(f"(?P<{x}>{y})" for x, (y, _) in LEFTOVERS.items()))
-_BYTE = re.compile("<0x([0-9A-F]{2})>")
 
 Row = str | tuple[str, str, str]
 
@@ -154,7 +153,11 @@ class Inspection:
         """Make the rows of a table, with what the first records say."""
         read = len(records) + records.dropped + records.empty
         part = f", of the first {read:,}" if read < self.pairs else ""
-        found = spelled(records, tokenizer)
+        found = Counter[str]()
+        for ids in records.source.ids, records.target.ids:
+            for start in range(0, len(ids), 1 << 22):
+                chunk = np.asarray(ids[start : start + (1 << 22)])
+                found += tokenizer.spelled(chunk)
         shown = " ".join(char for char, _ in found.most_common(MOST_SHOWN))
         share = sum(found.values()) / max(sum(records.num_tokens), 1)
         named = f"different characters, {100 * share:.2g} % of the tokens{part}"
@@ -187,25 +190,3 @@ class Inspection:
         for name, x, unit in counts:
             rows.append((name, f"{x:,}" if isinstance(x, int) else x, unit))
         return rows
-
-
-def spelled(records: TokenisedCorpus, tokenizer: Tokenizer) -> Counter[str]:
-    """Count the characters that the vocabulary lacks and spells in bytes.
-
-    A character without bytes counts as "⁇", and so do bytes that are none.
-    """
-    matches = map(
-        _BYTE.fullmatch, tokenizer.pieces(range(tokenizer.vocab_size))
-    )
-    # The byte that each piece stands for.
-    values = np.array([int(x[1], 16) if x else -1 for x in matches])
-    found: Counter[str] = Counter()
-    for side in (records.source, records.target):
-        ids = side.ids
-        for start in range(0, len(ids), 1 << 22):
-            part = np.asarray(ids[start : start + (1 << 22)])
-            found["⁇"] += int((part == UNK_ID).sum())
-            of_part = values[part]
-            text = bytes(of_part[of_part >= 0].astype(np.uint8))
-            found.update(text.decode("utf-8", "replace").replace("�", "⁇"))
-    return +found

@@ -2,8 +2,9 @@
 
 A character that a vocabulary has no piece for would reach the model as bytes
 that it never met. In a source it becomes what it stands for, if that has
-pieces: a no-break space a space, a soft hyphen nothing, a ligature its letters,
-a curly quote a straight one. Where the vocabulary has the piece, nothing
+pieces: a no-break space a space, a soft hyphen or a vowel's point nothing, a
+ligature its letters, a curly quote a straight one, a digit or a letter the same
+one in another script or case. Where the vocabulary has the piece, nothing
 changes, and what nothing stands for, such as an emoji, goes on as bytes.
 
 The table is made from the vocabulary and Unicode's data when a vocabulary is
@@ -12,6 +13,7 @@ Python, the bulk tokenizer and every graph run alike.
 """
 
 import array
+import collections
 import functools
 import itertools
 import unicodedata
@@ -27,26 +29,28 @@ from keras_transformer.data.sentencepiece_file import (
     parse_model,
 )
 
-# They show nothing: Unicode's Default_Ignorable_Code_Point, first to last, and
-# what stands for a picture.
+# They show nothing: Unicode's Default_Ignorable_Code_Point, first to last, what
+# stands for a picture, and what stretches Arabic words.
 _IGNORABLE = (
-    *("\xad\xad", "\u034f\u034f", "\u061c\u061c", "\u115f\u1160"),
-    *("\u17b4\u17b5", "\u180b\u180f", "\u200b\u200f", "\u202a\u202e"),
-    *("\u2060\u206f", "\u3164\u3164", "\ufe00\ufe0f", "\ufeff\ufeff"),
-    *(
-        "\uffa0\uffa0",
-        "\ufffc\ufffc",
-        "\U0001bca0\U0001bca3",
-        "\U0001d173\U0001d17a",
-    ),
-    "\U000e0000\U000e0fff",
-)
+    "\xad\xad \u034f\u034f \u061c\u061c \u0640\u0640 \u115f\u1160 \u17b4\u17b5 "
+    "\u180b\u180f \u200b\u200f \u202a\u202e \u2060\u206f \u3164\u3164 "
+    "\ufe00\ufe0f \ufeff\ufeff \uffa0\uffa0 \ufffc\ufffc "
+    "\U0001bca0\U0001bca3 \U0001d173\U0001d17a \U000e0000\U000e0fff"
+).split()
 # Categories of characters that show nothing.
 _INVISIBLE = ("Zs", "Zl", "Zp", "Cc", "Cf")
 _SPACES = "\t\n\v\f\r\x85\u1680\u2028\u2029\u2800"  # No compatibility forms.
-# Typographic quotes, dashes, bullets and the like: each stands for the first of
-# its row that has a piece.
-_ALIKE = ("'’‘‚‛′ʼ´`‹›", '"”“„‟″«»', "-‐‑–—‒―−•·▪‣◦●∙⁃\uf0b7", "/⁄", "~～")
+# Marks by their combining classes: points of Hebrew and Arabic, and accents.
+# Those that make a letter of its own compose with it.
+_POINTS = {*range(10, 36), *range(202, 241)}
+# Typographic quotes, dashes, bullets, letters of other keyboards, radicals that
+# PDFs have in place of characters: each stands for the first of its row that
+# has a piece.
+_ALIKE = """
+'’‘‚‛′ʼ´`‹›׳ "”“„‟″«»״ -‐‑–—‒―−─־•·▪‣◦●∙⁃・‧\uf0b7 /⁄ ~～〜
+.٫ ,٬ %٪ يی كک еёЁ 高髙 崎﨑 民⺠ 母⺟ 西⻄ 见⻅ 角⻆ 贝⻉ 车⻋ 長⻑ 长⻓
+门⻔ 青⻘ 页⻚ 风⻛ 飞⻜ 食⻝ 马⻢ 骨⻣ 鬼⻤ 鱼⻥ 鸟⻦ 麦⻨ 黄⻩ 齐⻬ 齿⻮ 龙⻰
+""".split()
 # Half-width katakana write the mark of voicing as a character of its own.
 _KATAKANA, _VOICED = range(0xFF66, 0xFF9E), "\uff9e\uff9f"
 
@@ -86,12 +90,12 @@ def _table(processor: Any, pieces: set[str]) -> dict[str, str]:
     known = frozenset[str]().union(*pieces)
     alike = {
         ord(character): next((x for x in row if x in pieces), character)
-        for row in _ALIKE
-        for character in row
+        for row in (*_rows(), *_ALIKE)
+        for character in {*row} - pieces
     }
     table = {}
     for text, meaning in _meanings().items():
-        if known.isdisjoint(text):
+        if not known.issuperset(text):
             meaning = meaning.translate(alike)
             # By the rules that the vocabulary has already.
             now, plain = (
@@ -106,7 +110,7 @@ def _table(processor: Any, pieces: set[str]) -> dict[str, str]:
 @functools.cache
 def _meanings() -> dict[str, str]:
     """Map every text that may stand for another one to that."""
-    found = {}
+    found = {character: character for row in _rows() for character in row}
     for character in map(chr, range(0x30000)):
         is_form = unicodedata.decomposition(character).startswith("<")
         if is_form or is_singleton(character):
@@ -118,14 +122,27 @@ def _meanings() -> dict[str, str]:
             elif "⁄" in plain:
                 plain = f" {plain}"  # "1½" is not "11/2".
             found[character] = plain
+        elif unicodedata.combining(character) in _POINTS:
+            found[character] = ""
     for text in map("".join, itertools.product(map(chr, _KATAKANA), _VOICED)):
         found[text] = unicodedata.normalize("NFKC", text)
     found |= {character: character for row in _ALIKE for character in row}
     found |= dict.fromkeys(_SPACES, " ")
+    found |= {"\u0e4d\u0e32": "\u0e33", "⋯": "…"}
     for span in _IGNORABLE:
         points = range(ord(span[0]), ord(span[1]) + 1)
         found |= dict.fromkeys(map(chr, points), "")
     return found
+
+
+@functools.cache
+def _rows() -> list[str]:
+    """Rows of one digit in all scripts, or of one letter in both cases."""
+    rows = collections.defaultdict[int | str, str](str)
+    for character in map(chr, range(0x10000)):
+        key = unicodedata.decimal(character, character.lower())
+        rows[key] += character
+    return [row for row in rows.values() if len(row) > 1]
 
 
 # Of a unit of a double array as darts-clone has it: its label, and the bits of

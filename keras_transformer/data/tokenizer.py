@@ -9,6 +9,7 @@ a target survives `detokenize(target.tokenize(text))` unchanged: a character
 without a piece is spelled in bytes. Bytes that are not UTF-8 become U+FFFD.
 """
 
+import collections
 import contextlib
 import contextvars
 import functools
@@ -314,21 +315,28 @@ class Tokenizer(tf.Module):
         # A limit of length may have cut the last character between its bytes.
         return tf.strings.regex_replace(text, " *\ufffd+$", "")
 
-    _told_unmet = 0
+    def spelled(self, ids: np.ndarray) -> collections.Counter[str]:
+        """Count the characters that ids spell in bytes, or as `UNK_ID`: "⁇"."""
+        values = np.full(self.vocab_size, -1)  # The byte of each piece.
+        values[[*self.ids.bytes]] = range(len(self.ids.bytes))
+        of_ids = values[ids]
+        text = bytes(of_ids[of_ids >= 0].astype(np.uint8))
+        found = collections.Counter(text.decode("utf-8", "replace"))
+        found["⁇"] += int((ids == config.UNK_ID).sum())
+        return +found
+
+    _told_unmet = ""
 
     def log_unmet(self, ids: np.ndarray) -> None:
-        """Log how many characters of texts have no piece, if any."""
-        of_bytes = self.ids.bytes  # A character has one that begins it.
-        unmet = [config.UNK_ID, *of_bytes[:0x80], *of_bytes[0xC0:]]
-        count = int(np.isin(ids, unmet).sum())
+        """Log which characters of texts have no piece, if any."""
+        found = self.spelled(ids)
+        named = " ".join(x for x, _ in found.most_common(12))
+        said = f"{found.total()} characters of these texts, such as {named}"
         # A training validates the same texts again and again.
-        if count and count != self._told_unmet:
-            self._told_unmet = count
-            logger.info(
-                "The vocabulary has never met %d characters of these texts: "
-                "the model may read them as anything.",
-                count,
-            )
+        if found and said != self._told_unmet:
+            self._told_unmet = said
+            known = "The vocabulary has never met %s: the model may read them"
+            logger.info(f"{known} as anything.", said)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Name the piece of each id, "▁" for a space, as attention plots do."""

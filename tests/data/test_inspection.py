@@ -2,11 +2,12 @@
 
 import html
 
+import numpy as np
 import pytest
 from sample_runs import digit_corpus, digit_tokenizer
 
 from keras_transformer.data.corpora import open_corpus
-from keras_transformer.data.inspection import Inspection, spelled
+from keras_transformer.data.inspection import Inspection
 from keras_transformer.data.records import TokenisedCorpus
 
 # 23 characters against 46.
@@ -92,7 +93,8 @@ def records(tmp_path_factory):
 
 
 def test_characters_that_the_vocabulary_spells_in_bytes_are_named(records):
-    found = spelled(records, digit_tokenizer())
+    tokens = np.concatenate([records.source.ids, records.target.ids])
+    found = digit_tokenizer().spelled(tokens)
     assert {x: found[x] for x in "日本Ł"} == {"日": 1, "本": 3, "Ł": 1}
     assert not set(found) & set("one zwei")
     rows = look(CLEAN).rows(records, digit_tokenizer(), 47)
