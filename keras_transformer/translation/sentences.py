@@ -18,19 +18,22 @@ from keras_transformer.machine import extras
 # Characters of a line to look at together: for some texts, such as opening
 # quotes alone, sentencex's time grows with the square of the length.
 _PIECE = 2_048
+# What ends a line, a cell or a page ends a sentence too, and stays.
+_ENDS = r"\t-\r\x1c-\x1f\x85\u2028\u2029"
+_LINE_END = re.compile(f"[{_ENDS}]")
 # Such a piece, without the space before it: looking for sentences in a blank
 # line costs as much as finding one.
-_NEXT = re.compile(rf"\S[^\r\n]{{,{_PIECE - 1}}}")
-# sentencex knows neither those of Khmer nor those of Tibetan.
-_OTHER_END = re.compile(r"(?<=[។៕།༎])(?=\s(?!།(?:\s|$)))")
-# With such a particle, or somebody who says it, a sentence of Japanese or
-# Chinese goes on behind a quotation.
+_NEXT = re.compile(rf"\S[^{_ENDS}]{{,{_PIECE - 1}}}")
+# sentencex knows neither those of Khmer and Tibetan nor Greek's own mark.
+_OTHER_END = re.compile(r"(?<=[។៕།༎\u037e])(?=\s(?!།(?:\s|$)))")
+# With such a particle, or somebody who says it, a sentence of Japanese, Korean
+# or Chinese goes on behind a quotation.
 _GOES_ON = re.compile(
-    r"って|など|[とのをはがにも]|\w{1,5}?(?:[说說问]|問道|喊道|叫道|答道)"
+    "って|など|[とのをはがにも]|[라하]?고|"
+    r"라[는며면]|\w{1,5}?(?:[说說问]|問道|喊道|叫道|答道)"
 )
-# sentencex cuts behind a full-width point.
-_NUMBER = re.compile(r"\d[.．]\d")
-_LINE_END = re.compile(r"[\r\n]")
+# sentencex cuts behind a full-width point, also of a numbered line.
+_NUMBER = re.compile(r"\d[.．]\d|(?<![^\s\d])\d．")
 # Marian's way to tell a model of several languages which one to write.
 _TAG = re.compile(r"\s*(>>[^<>\s]{1,32}<<)\s*")
 
@@ -65,10 +68,10 @@ class Splitter:
     def spans(self, text: str) -> Iterator[Span]:
         """Find the sentences of a text, a few thousand characters at a time.
 
-        They come in order, with only space between them. None crosses a line's
-        end, or holds the tag before the first. One of more than 2,048
-        characters is cut between words, at a comma, or where no mark belongs to
-        a letter.
+        They come in order, with only space between them. None crosses the end
+        of a line, a cell or a page, or holds the tag before the first. One of
+        more than 2,048 characters is cut between words, at a comma, or where no
+        mark belongs to a letter.
         """
         end = _start(text)
         while piece := _NEXT.search(text, end):
@@ -77,7 +80,7 @@ class Splitter:
                 Span(begin + start, begin + stop)
                 for start, stop in self._in_line(piece[0])
             ]
-            is_last = text[end : end + 1] in ("", "\r", "\n")
+            is_last = end == len(text) or _LINE_END.match(text, end)
             if not is_last and len(found) > 1:
                 end = found.pop().start  # It may go on.
             elif not is_last:
@@ -89,7 +92,7 @@ class Splitter:
         """Find the places of the sentences of a line, or of a part of one."""
         # sentencex 1.0.32 panics at "A\u00a0. B": it takes every space to be
         # one byte long.
-        plain = re.sub(r"[^\S\r\n]", " ", text)
+        plain = re.sub(r"\s", " ", text)
         position, found = 0, list[tuple[int, int]]()
         found_by = self._segment(plain)
         for part in (x for each in found_by for x in _OTHER_END.split(each)):
@@ -101,7 +104,7 @@ class Splitter:
                 if _is_closing(plain, begin):
                     begin += 1
                 elif _NUMBER.match(plain, begin - 2) or (
-                    _is_closing(plain, begin - 1)
+                    (plain[begin - 1] == '"' or _is_closing(plain, begin - 1))
                     and _GOES_ON.match(plain, begin)
                 ):
                     begin = end
@@ -167,7 +170,7 @@ class Splitter:
         is that method of a `Translator`. Says too of each text whether a
         sentence was cut.
         """
-        texts = [text.strip() for text in texts]
+        texts = [text.strip(" \r\n\xa0\u3000") for text in texts]
         of_texts = [(text, [*self.spans(text)]) for text in texts]
 
         def tell(done: int, total: int) -> None:

@@ -62,14 +62,16 @@ def test_a_long_line_has_the_sentences_of_a_short_one():
 
 def test_any_text_comes_together_as_it_was():
     draw = np.random.default_rng(3)
-    letters = [*"aB\n\r \u2028\xa0\x0b。😀", ". ", "! "]
+    letters = [*"aB\n\r\t\f \u2028\xa0\x0b。😀", ". ", "! "]
     for _ in range(300):
         text = "".join(draw.choice(letters, draw.integers(1, 31)))
         spans = spans_of(text, "en")
         same = together(text, spans, cut_out(text, spans), "en")
         # Except for spaces between sentences that had none.
         assert re.sub(r"\s", "", same) == re.sub(r"\s", "", text)
-        assert re.findall(r"[\r\n]", same) == re.findall(r"[\r\n]", text)
+        kept = "[\n\r\t\f\v\u2028]"
+        assert re.findall(kept, same) == re.findall(kept, text)
+        assert not any(re.search(kept, x) for x in cut_out(text, spans))
 
 
 # So that a search is soon traced.
@@ -101,7 +103,7 @@ def test_every_sentence_is_translated_on_its_own(translator):
 
     single = ["a dog.", "A meadow!", "The dog runs.", texts[2], "dog"]
     one, two, three, whole, dog = translator.translate(single, **SHORT)
-    assert found == [f"{one} {two}\n{three}", "", whole, "", dog]
+    assert found == [f"{one} {two}\n{three}", "", whole, "\t", dog]
     assert found[0] != translator.translate(texts[:1], **SHORT)[0]
     assert progress[-1] == (5, 5)
 
@@ -232,6 +234,9 @@ def test_a_tag_goes_before_each_sentence():
         ),
         ("zh", "“走吧。”天黑了。", ["“走吧。”", "天黑了。"]),
         ("ja", "値は３．１４です。次。", ["値は３．１４です。", "次。"]),
+        ("ja", "1．東京。\t2．大阪。", ["1．東京。", "2．大阪。"]),
+        ("ko", '"네."라고 했다. 네.', ['"네."라고 했다.', "네."]),
+        ("el", "Ναι\u037e Όχι.", ["Ναι\u037e", "Όχι."]),
         ("km", "ខ្ញុំទៅផ្ទះ។ គាត់មក។", ["ខ្ញុំទៅផ្ទះ។", "គាត់មក។"]),
         ("bo", "ང་བདེ་པོ་ཡིན། ཁྱེད་རང་། །", ["ང་བདེ་པོ་ཡིན།", "ཁྱེད་རང་། །"]),
     ],
