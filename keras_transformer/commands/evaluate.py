@@ -10,7 +10,7 @@ from keras_transformer.translation.display import SentenceDisplay
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has."""
     flags.add_run_flags(parser)
-    flags.add_beam_flags(parser)
+    flags.add_search_flags(parser, None)
     flags.add_parallel_flag(parser)
     add = parser.add_argument
     add(

@@ -134,15 +134,19 @@ def add_parallel_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def add_search_flags(
-    parser: argparse.ArgumentParser, n_best: str = "1"
+    parser: argparse.ArgumentParser, n_best: str | None = "1"
 ) -> None:
     """Add every setting of the search, except those of sampling.
 
-    `n_best` is what the verb takes without that flag, in words.
+    `n_best` is what the verb takes without that flag, in words. A verb without
+    it has its own limit of sources too.
     """
     add_beam_flags(parser)
-    add(parser, [_FIELDS["n_best"]], default=f"; default: {n_best}")
     known = {"n_best", *RUN_SEARCH}
+    if n_best:
+        add(parser, [_FIELDS["n_best"]], default=f"; default: {n_best}")
+    else:
+        known.add("max_source_length")
     add(parser, [x for name, x in _FIELDS.items() if name not in known])
 
 

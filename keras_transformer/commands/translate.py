@@ -85,7 +85,8 @@ def run(args: argparse.Namespace) -> None:
     from 0: the source word that a target word attends to most, and that target
     word. White space separates words; in languages without spaces, such as
     Chinese, Japanese and Thai, words are what ICU finds, marks among them, or
-    without the package icu4py characters. The pairs follow a translation as
+    without the package icu4py characters (in Python, words_of of
+    keras_transformer.data.languages). The pairs follow a translation as
 
         TRANSLATION ||| PAIRS
 

@@ -113,11 +113,16 @@ class Folder(Corpus):
 
 
 def _ending(files: Sequence[str], code: str) -> str:
-    """Find how files spell a code: `zh_CN` for `zh-CN`, `eng_Latn` for `en`."""
+    """Find how files spell a code: `zh_CN` for `zh-CN`, `eng_Latn` for `en`.
+
+    Or else without its country: `zh` for `zh-CN`.
+    """
     endings = {part for file in files for part in file.split(".")[1:]}
-    for part in sorted(endings - {"gz", code}) if code not in endings else ():
-        if is_code(part) and read_code(part).is_written_as(read_code(code)):
-            return part
+    known = [x for x in sorted(endings - {"gz"}) if is_code(x)]
+    for sought in read_code(code), read_code(code).anywhere:
+        for part in known if code not in endings else ():
+            if read_code(part).is_written_as(sought):
+                return part
     return code
 
 

@@ -66,5 +66,5 @@ def install_command(extra: str) -> str:
     try:
         metadata.version(NAME)
     except metadata.PackageNotFoundError:  # This folder is not installed.
-        return f"pip install '.[{extra}]' in the clone"
+        return f"pip install -e '.[{extra}]' in the clone"
     return f"pip install '{NAME}[{extra}]'"

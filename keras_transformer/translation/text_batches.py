@@ -12,7 +12,6 @@ import itertools
 import logging
 import math
 import re
-import textwrap
 import unicodedata
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -272,7 +271,7 @@ def warn_of_several(texts: Iterable[str]) -> bool:
             "%r looks like several sentences, and a model that has learnt from "
             "single ones may leave some out; translate with --split-sentences, "
             "or in Python with split_sentences=True.",
-            textwrap.shorten(several, 60, placeholder=" …"),
+            several[:60] + "…" * (len(several) > 60),
         )
     return several is not None
 

@@ -151,7 +151,7 @@ def test_a_text_of_several_sentences_is_named_once(small_translator, caplog):
     [
         ("Der Hund bellt. Die Katze schläft.", True),
         ("“Who is it?” “Me!”", True),
-        ("你好。再见。", True),
+        ("你好。再见。" * 20, True),
         ("Dr. Dog met Mr. Cat in 3.5 hours, e.g. at St. Mary's.", False),
         ("你好。", False),
         ("." * 20_011 + " " * 20_011, False),
@@ -162,8 +162,9 @@ def test_a_text_of_several_sentences_is_named_once(small_translator, caplog):
         (unicodedata.normalize("NFD", "Tôi về nhà rồi. Ông ấy đến."), True),
     ],
 )
-def test_several_sentences_are_told_from_one(text, is_told):
+def test_several_sentences_are_told_from_one(text, is_told, caplog):
     assert text_batches.warn_of_several([text]) == is_told
+    assert (text[:5] in caplog.text) == is_told
 
 
 @pytest.mark.parametrize(
