@@ -319,14 +319,14 @@ def test_a_folder_may_spell_its_languages_in_another_way(tmp_path):
     assert (corpus.source_lang, corpus.target_lang) == ("pt_br", "zh-hans")
     with pytest.raises(config.UserError, match="SPLIT.pt"):
         open_corpus(str(tmp_path), "pt", "zh-hans")
-    write(tmp_path, test_en=b"one\n", test_es=b"uno\n")  # Of any country.
-    corpus = open_corpus(str(tmp_path), "en_GB", "es-419")
-    assert list(corpus.pairs("test")) == [("one", "uno")]
     write(tmp_path, dev_eng_Latn=b"one\n", dev_deu_Latn=b"eins\n")
     for code in "eng", "deu":  # As FLORES has them.
         path = tmp_path / f"dev_{code}.Latn"
         path.rename(tmp_path / f"dev.{code}_Latn")
     assert list(open_corpus(str(tmp_path)).pairs("dev")) == [("one", "eins")]
+    write(tmp_path, dev_en=b"one\n", dev_es=b"uno\n")  # Of any country.
+    corpus = open_corpus(str(tmp_path), "en_GB", "es-419")
+    assert list(corpus.pairs("dev")) == [("one", "uno")]
 
 
 def test_a_code_that_could_leave_its_folder_is_refused(tmp_path):
