@@ -241,9 +241,7 @@ class Run:
                 split,
             )
         if is_own and split != run.splits[0]:
-            evaluation.warn_of_shared(
-                opened, split, test_set.sources, run.splits[0]
-            )
+            evaluation.warn_of_shared(opened, split, run.splits[0])
         # A tokeniser that cannot be had shows before the work.
         tokenize = evaluation.bleu_tokenizer(opened.target_lang, tokenize)
         name = evaluation.folder_name(

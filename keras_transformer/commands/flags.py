@@ -111,7 +111,7 @@ def add_run_flags(parser: argparse.ArgumentParser, *names: str) -> None:
 
 
 def add_beam_flags(
-    parser: argparse.ArgumentParser, names: tuple[str, ...] = RUN_SEARCH
+    parser: argparse.ArgumentParser, names: Iterable[str] = RUN_SEARCH
 ) -> None:
     """Add the flags whose defaults come from the run."""
     add(
@@ -134,19 +134,15 @@ def add_parallel_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def add_search_flags(
-    parser: argparse.ArgumentParser, n_best: str | None = "1"
+    parser: argparse.ArgumentParser, n_best: str = "1"
 ) -> None:
     """Add every setting of the search, except those of sampling.
 
-    `n_best` is what the verb takes without that flag, in words. A verb without
-    it has its own limit of sources too.
+    `n_best` is what the verb takes without that flag, in words.
     """
     add_beam_flags(parser)
+    add(parser, [_FIELDS["n_best"]], default=f"; default: {n_best}")
     known = {"n_best", *RUN_SEARCH}
-    if n_best:
-        add(parser, [_FIELDS["n_best"]], default=f"; default: {n_best}")
-    else:
-        known.add("max_source_length")
     add(parser, [x for name, x in _FIELDS.items() if name not in known])
 
 

@@ -243,11 +243,6 @@ class Mixture(Corpus):
             )
         )
 
-    @property
-    def whole(self) -> Corpus:
-        parts = [(part, corpus.whole) for part, corpus in self.parts]
-        return Mixture(parts, self._train_split)
-
     def state(self, split: str) -> State:
         if split != self._mixed:
             return self.parts[0][1].state(split)
@@ -335,10 +330,6 @@ class HeldOut(Corpus):
     def _is_held_out(self, pair: Pair) -> bool:
         digest = hashlib.blake2b(pair[0].encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big") < self._share * 2**64
-
-    @property
-    def whole(self) -> Corpus:
-        return self._corpus
 
     def state(self, split: str) -> State:
         is_new = split == self._validation

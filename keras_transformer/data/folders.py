@@ -48,7 +48,7 @@ class Folder(Corpus):
             _files(folder, names, spelt[1], r"(?:\.(\d+))?"),
         )
         splits = tuple(sorted(sides[0].keys() & sides[1].keys()))
-        if not splits:
+        if not splits or spelt[0] == spelt[1]:
             advice = "name its languages with `source_lang` and `target_lang`"
             endings = {pathlib.Path(x).suffix for x in names} & PACKED.keys()
             for ending in endings - {".gz"}:
@@ -115,14 +115,15 @@ class Folder(Corpus):
 def _ending(files: Sequence[str], code: str) -> str:
     """Find how files spell a code: `zh_CN` for `zh-CN`, `eng_Latn` for `en`.
 
-    Or else without its country: `zh` for `zh-CN`.
+    Or else the only one of its language and script, as `zh` is for `zh-CN`.
     """
     endings = {part for file in files for part in file.split(".")[1:]}
-    known = [x for x in sorted(endings - {"gz"}) if is_code(x)]
-    for sought in read_code(code), read_code(code).anywhere:
-        for part in known if code not in endings else ():
-            if read_code(part).is_written_as(sought):
-                return part
+    codes = {x: read_code(x) for x in endings - {"gz"} if is_code(x)}
+    wanted = read_code(code)
+    same = [x for x, found in codes.items() if found.is_same(wanted)]
+    for found in [x for x in same if codes[x].code == wanted.code], same:
+        if len(found) == 1 and code not in endings:
+            return found[0]
     return code
 
 

@@ -140,7 +140,11 @@ class Inspection:
             f"Of {self.pairs:,} training pairs {', '.join(named)}: look at "
             "them, and clean the text where they are wrong."
         ]
-        return advice[: len(named)] + [
+        return advice[: len(named)] + self.shared_advice()
+
+    def shared_advice(self) -> list[str]:
+        """Say what the scores of held-out splits are worth."""
+        return [
             f"{count:,} of {all_of:,} sources of {split} are in the training "
             "text too, so scores on it are better than on new text."
             for split, (count, all_of) in self.shared().items()

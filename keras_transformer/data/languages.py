@@ -90,19 +90,6 @@ class Language:
             return "zh"
         return "13a" if self.has_spaces else "char"
 
-    @property
-    def anywhere(self) -> "Language":
-        """This language without its country."""
-        code = "-".join(
-            x for x in self.code.split("-") if not (x.isupper() or x.isdigit())
-        )
-        return dataclasses.replace(self, code=code)
-
-    def is_written_as(self, other: "Language") -> bool:
-        """Whether both are one language, script, country and variant."""
-        subtags = ({*x.code.split("-"), x.script} for x in (self, other))
-        return next(subtags) == next(subtags)
-
     def is_same(self, other: "Language") -> bool:
         """Whether both are one language in one script, in any country."""
         bases = {"no" if x.base == "nb" else x.base for x in (self, other)}

@@ -3,21 +3,13 @@
 Characters are counted first, since rare ones get no piece, and pieces are
 learnt from the rest. So the text, or a sample of it, is kept in a file.
 
-Its rules (`nfc`) change no character into another: they write the same text in
-one way.
-Every spelling of a composed character becomes that character (U+00E9 for "e"
-and U+0301, a Hangul syllable for its letters), and up to three points of one
-script that follow each other, such as a vowel and the doubling of Hebrew or
-Arabic, come in Unicode's order. That is Unicode's NFC, except that singletons,
-such as U+FA19 in Japanese names, stay, and that other marks which do not
-compose stay in the order in which they were written, and keep later ones from
-composing. The text stays canonically equivalent even then. Tabs, line ends and
-spaces at which a line may break become a space. Control characters but the zero
-byte, and byte-order marks, go. No-break spaces, the ideographic space, joiners,
+Its rules (`nfc`) write the same text in one way, that of Unicode's NFC, except
+that singletons, such as U+FA19 in Japanese names, stay, and so does the order
+of marks that do not compose, unless they are up to three points of one script,
+such as a vowel and the doubling of Hebrew or Arabic. Tabs, line ends and spaces
+at which a line may break become a space. Control characters but the zero byte,
+and byte-order marks, go. No-break spaces, the ideographic space, joiners,
 zero-width spaces, marks of direction and U+FFFD stay.
-
-The rules know the Unicode version of the Python that trains a
-vocabulary; the vocabulary keeps them.
 """
 
 import bisect

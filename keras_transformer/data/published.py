@@ -1,8 +1,6 @@
 """Opens text of TensorFlow Datasets, and the test sets of sacreBLEU."""
 
-import contextlib
 import itertools
-import logging
 import os
 from collections.abc import Iterator
 
@@ -30,10 +28,9 @@ class Tfds(Corpus):
         dataset = name.partition(":")[2]
         try:
             # Use `TFDS_DATA_DIR` as it is now, not as TFDS was imported.
-            with _without_its_log():
-                self.builder = builder = tfds.builder(
-                    dataset, data_dir=os.environ.get("TFDS_DATA_DIR")
-                )
+            self.builder = builder = tfds.builder(
+                dataset, data_dir=os.environ.get("TFDS_DATA_DIR")
+            )
         except Exception as error:
             # TFDS raises many types of errors for an unknown name.
             raise UserError(
@@ -76,17 +73,6 @@ class Tfds(Corpus):
                     f"found other bytes in example {number} of {split} "
                     f"({error.reason}); use another dataset."
                 ) from None
-
-
-@contextlib.contextmanager
-def _without_its_log() -> Iterator[None]:
-    """Leave out what TFDS logs, a paragraph about folders for a wrong name."""
-    logger = logging.getLogger("absl")
-    before, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = before
 
 
 def _first_line(error: Exception) -> str:

@@ -154,11 +154,6 @@ class Corpus:
         """Stream one of `splits`."""
         raise NotImplementedError
 
-    @property
-    def whole(self) -> "Corpus":
-        """The corpus that nothing is held out of."""
-        return self
-
     def state(self, split: str) -> State:
         """Tell what one of `splits` is made of, without reading it."""
         return []
@@ -176,10 +171,8 @@ class Corpus:
         return self.read(self.find(split, flag))
 
     def sentences(self, split: str) -> Iterator[str]:
-        """Stream both sides of a split, and what was held out of it."""
-        found, whole = self.find(split), self.whole
-        corpus = whole if found in whole.splits else self
-        return itertools.chain.from_iterable(corpus.read(found))
+        """Stream both sides of a split."""
+        return itertools.chain.from_iterable(self.pairs(split))
 
     def find(self, split: str, flag: str | None = None) -> str:
         """Return the name that a split has here, as `pairs` finds it."""

@@ -106,25 +106,28 @@ class RunConfig:
         """Take a preset, or `base`, with the settings that are not None.
 
         With `init_from`, a run directory, the run takes over its weights and
-        vocabulary, and so its shape; also its preset and search, unless others
-        are given.
+        vocabulary, and so its shape; also its search and, unless `preset` names
+        another one, its preset and training, without what ended that.
         """
         from keras_transformer.data.languages import check_sides
 
         settings = {n: v for n, v in settings.items() if v is not None}
         own = {n: settings.pop(n) for n in ASKED if n in settings}
-        initial = source = None
+        initial = source = begun = None
         if init_from is not None:
             source = cls.load(init_from)
             _take_shape(settings, source.model, init_from)
-            preset = preset or source.preset
+            if preset is None:
+                preset, begun = source.preset, source.training
+                ends = ("validation_share", "target_bleu", "patience")
+                begun = dataclasses.replace(begun, **dict.fromkeys(ends))
             initial = {"run_dir": str(pathlib.Path(init_from).resolve())}
         from keras_transformer.presets import preset_of
 
         preset = preset or "base"
         row = preset_of(preset)
         model = _pop_into(settings, row.model)
-        training = _pop_into(settings, row.training)
+        training = _pop_into(settings, begun or row.training)
         search = _pop_into(settings, (source or row).search)
         if not isinstance(model.activation, str):
             expected = f"a name that {CONFIG_FILE} can keep"

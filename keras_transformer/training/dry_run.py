@@ -117,6 +117,8 @@ def planned(session: Session) -> tuple[Session, BatchPlan, list[Row]]:
             iter(head), tokenizer, folder / "head", longest
         )
         plan = building.plan_batches(records, run.training)
+        epoch = len(plan) * looking.pairs // len(head)
+        run = preparation.fitted(session, run, epoch)
         of_text = looking.rows(records, tokenizer, longest)
     return dataclasses.replace(session, run=run), plan, of_text
 

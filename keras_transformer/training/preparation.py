@@ -73,6 +73,7 @@ def prepare(session: Session) -> Prepared:
         )
     with heartbeat("Planning the batches"):
         plan = plan_batches(train, recipe)
+    run = fitted(session, run, len(plan))
     machine = {"strategy": session.strategy, "minutes": session.minutes}
     if layout.has_begun(run_dir):
         _tell_what_differs(run, plan.checksum(), machine, run_dir)
@@ -87,6 +88,28 @@ def prepare(session: Session) -> Prepared:
     watched = _watched(run, session)
     run.save(run_dir)
     return Prepared(run, tokenizer, plan, batches, watched)
+
+
+def fitted(session: Session, run: RunConfig, epoch: int) -> RunConfig:
+    """Fit a new fine-tuning, where nothing is given, to updates of an epoch.
+
+    Its rate begins where that of its source ended.
+    """
+    if not run.initial or layout.has_begun(session.run_dir):
+        return run
+    given, recipe = session.settings, run.training
+    source = RunConfig.load(run.initial["run_dir"]).training
+    steps = given.get("steps", min(recipe.steps, max(30 * epoch, 100)))
+    every, warmup = max(steps // 30, 1), max(steps // 10, 1)
+    chosen = {"steps": steps, "patience": 5}
+    chosen["validation_steps"] = min(recipe.validation_steps, every)
+    if not {"warmup_steps", "learning_rate_scale"} & given.keys():
+        scale = source.learning_rate_scale * (warmup / source.steps) ** 0.5
+        chosen |= {"warmup_steps": warmup, "learning_rate_scale": scale}
+    chosen = {name: x for name, x in chosen.items() if name not in given}
+    return dataclasses.replace(
+        run, training=dataclasses.replace(recipe, **chosen)
+    )
 
 
 def read_prepared(session: Session) -> Prepared:

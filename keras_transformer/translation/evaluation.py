@@ -3,6 +3,7 @@
 Every score carries a signature, which says how it was computed.
 """
 
+import collections
 import contextlib
 import dataclasses
 import errno
@@ -23,7 +24,6 @@ import sacrebleu
 import sacremoses
 
 from keras_transformer.config import Search, SettingError, UserError
-from keras_transformer.data.corpora import tags_of, without_tag
 from keras_transformer.data.languages import language_of
 from keras_transformer.data.lines import on_one_line
 from keras_transformer.data.texts import Corpus
@@ -211,20 +211,15 @@ def evaluate(
     return result
 
 
-def warn_of_shared(
-    corpus: Corpus, split: str, sources: Sequence[str], train_split: str
-) -> None:
+def warn_of_shared(corpus: Corpus, split: str, train_split: str) -> None:
     """Warn of sources that are in the training text too, if that is there."""
-    asked, shared = {text for text in sources if text.strip()}, set()
+    from keras_transformer.data.inspection import Inspection
+
+    looking = Inspection(corpus, [split])
     with contextlib.suppress(UserError):
-        tags, pairs = tags_of(corpus.name), corpus.pairs(train_split)
-        shared = {without_tag(x, tags) for x, _ in pairs} & asked
-    if shared:
-        logger.warning(
-            "%d of %d sources of %s are in the training text too, so scores on "
-            "it are better than on new text.",
-            *(sum(x in shared for x in sources), len(sources), split),
-        )
+        collections.deque(looking.watch(corpus.pairs(train_split)), maxlen=0)
+    for said in looking.shared_advice():
+        logger.warning(said)
 
 
 def _write_texts(

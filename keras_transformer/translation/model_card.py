@@ -200,12 +200,6 @@ def _scores(
             logger.warning(
                 "Skipping %s, which cannot be read (%s).", path, kind
             )
-    if folder.exists() and not scores:
-        logger.info(
-            "The model card has no scores: none in %s are of these weights and "
-            "this search; evaluate so, and export again.",
-            folder,
-        )
     return tuple(scores)
 
 

@@ -317,8 +317,11 @@ def test_a_folder_may_spell_its_languages_in_another_way(tmp_path):
     corpus = open_corpus(str(tmp_path), "pt_br", "zh-hans")
     assert list(corpus.pairs("train")) == [("um", "a")]
     assert (corpus.source_lang, corpus.target_lang) == ("pt_br", "zh-hans")
-    with pytest.raises(config.UserError, match="SPLIT.pt"):
-        open_corpus(str(tmp_path), "pt", "zh-hans")
+    corpus = open_corpus(str(tmp_path), "pt", "zh")
+    assert list(corpus.pairs("train")) == [("um", "a")]
+    for sides in ("pt", "zh-Hant"), ("pt", "pt_PT"):
+        with pytest.raises(config.UserError, match="SPLIT.pt"):
+            open_corpus(str(tmp_path), *sides)
     write(tmp_path, dev_eng_Latn=b"one\n", dev_deu_Latn=b"eins\n")
     for code in "eng", "deu":  # As FLORES has them.
         path = tmp_path / f"dev_{code}.Latn"
