@@ -13,7 +13,7 @@ from keras_transformer.commands.train import given_arguments
 from keras_transformer.config import UserError
 from keras_transformer.data.texts import Corpus
 from keras_transformer.presets import PRESETS
-from keras_transformer.training import request
+from keras_transformer.training import preparation, request
 from keras_transformer.training.request import understand
 
 RECIPES = pathlib.Path(__file__).parents[2] / "keras_transformer" / "recipes"
@@ -114,6 +114,32 @@ def test_a_recipe_gives_no_shape_to_a_run_that_begins_with_another(tmp_path):
     assert run.training.warmup_steps == 2_000
     with pytest.raises(UserError, match="`norm_first`"):
         understand(**asked, norm_first=True)
+
+
+def test_a_fine_tuning_follows_the_size_of_its_text(tmp_path):
+    how = dict(corpus="demo", validation_share=0.1, patience=9)
+    source = understand(recipe="small-corpus", **how).run.training
+    make_run(TINY, source).save(tmp_path)
+
+    def fitted(epoch, **given):
+        given = dict(corpus="demo", init_from=tmp_path, **given)
+        session = understand(run_dir=tmp_path / "new", **given)
+        return preparation.fitted(session, session.run, epoch).training
+
+    found = fitted(epoch=4)
+    assert found.batch_tokens == 2_048 and found.validation_share is None
+    assert (found.steps, found.validation_steps, found.patience) == (120, 4, 5)
+    # The rate begins where that of 16,000 updates ended.
+    assert (found.warmup_steps, found.learning_rate_scale) == (
+        12,
+        pytest.approx(2.8 * (12 / 16_000) ** 0.5),
+    )
+    given = dict(steps=7, warmup_steps=2, validation_steps=3, patience=1)
+    assert fitted(epoch=4, **given) == dataclasses.replace(
+        source, validation_share=None, **given
+    )
+    # A large text is read no longer than its source's was.
+    assert fitted(epoch=5_000).steps == 16_000
 
 
 @pytest.mark.parametrize("recipe", PAPER)
