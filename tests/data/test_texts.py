@@ -82,7 +82,7 @@ def test_a_batch_shifts_its_target_behind_the_begin_token(tokenizer, in_graph):
     else:
         batch = kt.batch(sources, targets, tokenizer)
     (source, target_in), target_out = batch
-    ids = [row.numpy().tolist() for row in tokenizer.tokenize(targets)]
+    ids = [row.numpy().tolist() for row in tokenizer.target.tokenize(targets)]
     longest = max(map(len, ids))
     expected_out = [row + [0] * (longest - len(row)) for row in ids]
     expected_in = [[2, *row[:-1]] + [0] * (longest - len(row)) for row in ids]
