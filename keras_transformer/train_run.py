@@ -52,8 +52,9 @@ def train(
         symbols: Strings, or a file with one a line, that stay one piece in the
             vocabulary.
         init_from: Start with the weights and the vocabulary of another run.
-            With a `tokenizer`, pieces of both vocabularies keep their rows,
-            and others start at the mean.
+            What is not given fits the size of the text. With a `tokenizer`,
+            pieces of both vocabularies keep their rows, others start at the
+            mean.
         minutes: Minutes of training in all, over all sessions.
         strategy: Where replicas run: `"none"` (one device), `"mirrored"` (all
             GPUs of this machine), `"multiworker"` (all workers in TF_CONFIG)
