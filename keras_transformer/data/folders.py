@@ -1,7 +1,5 @@
-"""Opens a folder of `SPLIT.LANG` files, plain or gzipped."""
+"""Opens a folder of `SPLIT.LANG` files, plain, or else gzipped."""
 
-import itertools
-import logging
 import pathlib
 import re
 from collections.abc import Iterator, Sequence
@@ -12,7 +10,6 @@ from keras_transformer.data.lines import PACKED, read_texts
 from keras_transformer.data.texts import Corpus, Pair, State, some
 from keras_transformer.machine import files
 
-logger = logging.getLogger("keras_transformer")
 _IN_PYTHON = "give the table as `corpus` in Python, read with pandas."
 # What to do with pairs in other formats.
 OTHER_FORMATS = {
@@ -61,13 +58,6 @@ class Folder(Corpus):
                 f"in {folder}, found no such pair; this folder has: "
                 f"{some(names)}; {advice}."
             )
-        for split, ending in itertools.product(splits, spelt):
-            plain = f"{split}.{ending}"
-            if {plain, f"{plain}.gz"} <= set(names):
-                logger.warning(
-                    "Reading %s and not %s.gz beside it; remove or rename one.",
-                    *(folder / plain, plain),
-                )
         missing = {
             split: str(folder / f"{split}.{ending}")
             for ending, side in zip(spelt, sides, strict=True)

@@ -38,12 +38,6 @@ SPLIT_SETTINGS = "train_split", "validation_split"
 VALIDATION_SAMPLE = 200  # sentences
 # A few thousand sentences in large batches would be mostly padding.
 VALIDATION_TOKENS = 4_096
-# What a vocabulary and records are made of, and so may be taken up again.
-_MADE_OF = (
-    *("corpus", "source_lang", "target_lang", "train_split"),
-    *("validation_split", "requested_vocab_size", "symbols", "text"),
-    *("max_length", "validation_share"),
-)
 
 
 class Prepared(NamedTuple):
@@ -59,8 +53,8 @@ class Prepared(NamedTuple):
 def prepare(session: Session) -> Prepared:
     """Write the files that a training needs, or open those of a begun run.
 
-    A process that was killed, or a refusal, leaves what it has finished; the
-    next request takes it if it asks for the same.
+    What a process that was killed or refused has left is made again, until the
+    run has begun.
     """
     run_dir = session.run_dir
     folders = layout.CHECKPOINTS, layout.LOGS, layout.RECORDS
@@ -99,17 +93,16 @@ def fitted(session: Session, run: RunConfig, epoch: int) -> RunConfig:
         return run
     given, recipe = session.settings, run.training
     source = RunConfig.load(run.initial["run_dir"]).training
-    steps = given.get("steps", min(recipe.steps, max(30 * epoch, 100)))
+    steps = given.get("steps", min(recipe.steps, 100 * epoch))
     every, warmup = max(steps // 30, 1), max(steps // 10, 1)
     chosen = {"steps": steps, "patience": 5}
     chosen["validation_steps"] = min(recipe.validation_steps, every)
     if not {"warmup_steps", "learning_rate_scale"} & given.keys():
         scale = source.learning_rate_scale * (warmup / source.steps) ** 0.5
         chosen |= {"warmup_steps": warmup, "learning_rate_scale": scale}
-    chosen = {name: x for name, x in chosen.items() if name not in given}
-    return dataclasses.replace(
-        run, training=dataclasses.replace(recipe, **chosen)
-    )
+    known = {name: given[name] for name in chosen.keys() & given.keys()}
+    training = dataclasses.replace(recipe, **{**chosen, **known})
+    return dataclasses.replace(run, training=training)
 
 
 def read_prepared(session: Session) -> Prepared:
@@ -180,9 +173,6 @@ def prepare_vocabulary(
     if given:
         run = dataclasses.replace(run, requested_vocab_size=given.vocab_size)
         check_tags(run.corpus, given)
-    if taken := _take_up(run, run_dir, given):
-        logger.info("Taking the vocabulary that is there already.")
-        return _with_vocabulary(run, taken), taken
     run_dir.mkdir(parents=True, exist_ok=True)
     for header in (run_dir / layout.RECORDS).glob(f"*/{RECORDS_FILE}"):
         files.remove(header.parent)  # Made with another vocabulary.
@@ -201,7 +191,7 @@ def prepare_vocabulary(
                 tokenizer = Tokenizer.train(sentences, size, path, symbols)
         run = _with_vocabulary(run, tokenizer)
         run.save(run_dir)
-    return run, tokenizer  # Which `_take_up` may use now.
+    return run, tokenizer
 
 
 def _own_vocabulary(
@@ -228,22 +218,6 @@ def _vocabulary_of_initial(
         return given
     vocabulary = load_vocabulary(source, begun).with_symbols(run.symbols or ())
     return vocabulary.with_symbols(_lacking_tags(run.corpus, vocabulary))
-
-
-def _take_up(
-    run: RunConfig, run_dir: pathlib.Path, given: Tokenizer | None
-) -> Tokenizer | None:
-    """Take a vocabulary that was made for the same request."""
-    if not (run_dir / layout.CONFIG_FILE).exists():
-        return None
-    try:
-        noted, tokenizer = RunConfig.load(run_dir), load_vocabulary(run_dir)
-    except UserError:  # The vocabulary is damaged.
-        return None
-    if noted.vocabulary is None or given and given.model != tokenizer.model:
-        return None
-    one, other = ({**vars(x.training), **vars(x)} for x in (run, noted))
-    return tokenizer if all(one[x] == other[x] for x in _MADE_OF) else None
 
 
 def _with_vocabulary(run: RunConfig, tokenizer: Tokenizer) -> RunConfig:

@@ -183,9 +183,7 @@ def test_a_bad_byte_in_any_split_is_found_before_anything_is_made(
     assert not run_dir.exists()
 
 
-def test_a_refusal_keeps_the_vocabulary_and_the_users_own_files(
-    folder, run_dir, monkeypatch
-):
+def test_a_refusal_keeps_the_users_own_files(folder, run_dir, monkeypatch):
     train = Tokenizer.train
 
     def train_while_somebody_writes(sentences, size, path, *how):
@@ -197,9 +195,7 @@ def test_a_refusal_keeps_the_vocabulary_and_the_users_own_files(
         patch.setattr(Tokenizer, "train", train_while_somebody_writes)
         with pytest.raises(UserError, match="at most 2 tokens"):
             prepare(folder, run_dir, recipe={"max_length": 2})
-    sizes = trained(monkeypatch)
     prepare(folder, run_dir)
-    assert sizes == [MODEL.vocab_size]  # Of the same request it is taken.
     assert (run_dir / "thesis" / "text").read_text() == "years of work"
 
 
@@ -207,7 +203,9 @@ class Killed(BaseException):
     """As if the process ended here."""
 
 
-def killed_while_tokenising(monkeypatch, folder, run_dir):
+def test_a_preparation_that_was_killed_is_made_again(
+    folder, run_dir, monkeypatch
+):
     def kill(*args, **options):
         raise Killed
 
@@ -215,41 +213,8 @@ def killed_while_tokenising(monkeypatch, folder, run_dir):
         patch.setattr(records.TokenisedCorpus, "build", kill)
         with pytest.raises(Killed):
             prepare(folder, run_dir)
-
-
-def trained(monkeypatch):
-    """The sizes of the vocabularies that are trained from now on."""
-    sizes = []
-    train = Tokenizer.train.__func__
-
-    def note(cls, sentences, vocab_size, path, *how):
-        sizes.append(vocab_size)
-        return train(cls, sentences, vocab_size, path, *how)
-
-    monkeypatch.setattr(Tokenizer, "train", classmethod(note))
-    return sizes
-
-
-@pytest.mark.parametrize("change", ["text", "size", "symbols", "file"])
-def test_a_vocabulary_made_for_something_else_is_trained_again(
-    folder, run_dir, monkeypatch, change
-):
-    killed_while_tokenising(monkeypatch, folder, run_dir)
-    model, symbols = MODEL, None
-    if change == "text":
-        shutil.rmtree(folder)
-        write_corpus(folder, size=101)
-    elif change == "size":
-        model = ModelConfig(**{**vars(MODEL), "vocab_size": 283})
-    elif change == "symbols":
-        symbols = ("<2fr>",)
-    else:
-        other = run_dir.with_name("other.model")
-        Tokenizer.train(["one two", "drei vier"] * 5, 271, other)
-        shutil.copyfile(other, run_dir / "tokenizer.model")
-    sizes = trained(monkeypatch)
-    prepare(folder, run_dir, model, symbols=symbols)
-    assert sizes == [model.vocab_size]
+    model = ModelConfig(**{**vars(MODEL), "vocab_size": 283})
+    prepare(folder, run_dir, model)
     saved = RunConfig.load(run_dir)
     tokenizer = Tokenizer.load(run_dir / "tokenizer.model")
     assert saved.model.vocab_size == tokenizer.vocab_size

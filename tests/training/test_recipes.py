@@ -128,11 +128,11 @@ def test_a_fine_tuning_follows_the_size_of_its_text(tmp_path):
 
     found = fitted(epoch=4)
     assert found.batch_tokens == 2_048 and found.validation_share is None
-    assert (found.steps, found.validation_steps, found.patience) == (120, 4, 5)
+    assert (found.steps, found.validation_steps, found.patience) == (400, 13, 5)
     # The rate begins where that of 16,000 updates ended.
     assert (found.warmup_steps, found.learning_rate_scale) == (
-        12,
-        pytest.approx(2.8 * (12 / 16_000) ** 0.5),
+        40,
+        pytest.approx(2.8 * (40 / 16_000) ** 0.5),
     )
     given = dict(steps=7, warmup_steps=2, validation_steps=3, patience=1)
     assert fitted(epoch=4, **given) == dataclasses.replace(
