@@ -131,7 +131,8 @@ def run(args: argparse.Namespace) -> None:
             first = progress.before + 1
             warn_of_cuts(truncated, search.max_source_length, first)
             return rows_out(
-                translator, texts, n_best, first, search, args.alignment
+                *(translator, texts, n_best, first, search),
+                *(args.alignment, args.split_sentences),
             )
 
         how = deciding(translator.weights, search)
@@ -172,6 +173,7 @@ def rows_out(
     first: int,
     search: Search,
     alignment: bool,
+    has_cells: bool,
 ) -> Iterator[bytes]:
     """Return the lines to write for a chunk."""
     flat = [
@@ -188,7 +190,7 @@ def rows_out(
             sources, targets, max_source_length=search.max_source_length
         )
     for (number, _, text, score), pairs in zip(flat, alignments, strict=False):
-        row = lines.on_one_line(text)
+        row = lines.on_one_line(text, "\t" if has_cells else " ")
         if search.n_best > 1:
             row = f"{number}\t{score:.4f}\t{row}"
         if pairs is not None:

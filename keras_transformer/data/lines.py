@@ -24,7 +24,7 @@ PACKED = {
     ".bz2": (b"BZh", "bunzip2"),
 }
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-_BREAKS = str.maketrans("\n\r\t", "   ")
+_BREAKS = str.maketrans("\n\r", "  ")
 # The most bytes read at a time.
 BLOCK_BYTES = 1 << 20
 _LONGEST = 1 << 24  # Characters of a line: a few bytes of gzip can be any.
@@ -41,9 +41,9 @@ def open_file(path: str | os.PathLike, flag: str) -> BinaryIO:
         ) from None
 
 
-def on_one_line(text: str) -> str:
-    """Replace characters that would end a text's line or column."""
-    return text.translate(_BREAKS)
+def on_one_line(text: str, tab: str = " ") -> str:
+    """Replace characters that would end a text's line, or its column: tabs."""
+    return text.translate(_BREAKS).replace("\t", tab)
 
 
 def read_texts(path: pathlib.Path) -> Iterator[str]:

@@ -13,6 +13,7 @@ from verb_calls import (
     write_lines,
 )
 
+from keras_transformer.commands.translate import rows_out
 from keras_transformer.config import Sampling, Search
 from keras_transformer.run import Run
 from keras_transformer.translation import unfinished
@@ -114,6 +115,13 @@ def test_n_best_names_the_line_and_the_score(translated, translator):
     )
     # Two lines are blank: one translation each.
     assert len(rows) == 3 * (len(SOURCES) - 2) + 2
+
+
+def test_cells_whose_sentences_are_translated_one_by_one_stay_apart():
+    found = [[Hypothesis("x\ty\nz", -0.5)]]
+    asked = None, ("a\tb",), found, 1, Search(), False
+    assert [*rows_out(*asked, True)] == [b"x\ty z\n"]
+    assert [*rows_out(*asked, False)] == [b"x y z\n"]
 
 
 def pharaoh(pairs):
