@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # Of TensorFlow.
 logger = logging.getLogger("keras_transformer")
 Part = TypeVar("Part", ModelConfig, TrainingConfig, Search)
 _WITHOUT_WEIGHTS = ("dropout", "attention_dropout", "restriction")
+_OF_A_TEXT = ("validation_share", "target_bleu", "patience")
 # What is asked for beside the settings of the parts.
 ASKED: tuple[str, ...] = (
     *("source_lang", "target_lang", "train_split", "validation_split"),
@@ -118,9 +119,9 @@ class RunConfig:
             source = cls.load(init_from)
             _take_shape(settings, source.model, init_from)
             if preset is None:
-                preset, begun = source.preset, source.training
-                ends = ("validation_share", "target_bleu", "patience")
-                begun = dataclasses.replace(begun, **dict.fromkeys(ends))
+                ends: dict[str, Any] = dict.fromkeys(_OF_A_TEXT)
+                begun = dataclasses.replace(source.training, **ends)
+                preset = source.preset
             initial = {"run_dir": str(pathlib.Path(init_from).resolve())}
         from keras_transformer.presets import preset_of
 
