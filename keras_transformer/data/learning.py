@@ -160,31 +160,25 @@ def _rare_characters(lines: Iterable[str], most: int) -> dict[int, str]:
     counts = collections.Counter(itertools.chain.from_iterable(lines))
     total = counts.total()
     del counts[" "]
-    covering = _covering_letters(counts)
-    letters = {*covering[: int(most * MOST_LETTERS)]}
+    letters = [
+        x for x, _ in counts.most_common() if unicodedata.category(x) == "Lo"
+    ]
+    sums = [0, *itertools.accumulate(counts[x] for x in letters)]
+    if sums[-1] < LANGUAGE * counts.total():
+        sums = [0]
+    letters = letters[: bisect.bisect_left(sums, COVERAGE * sums[-1])]
+    covered = {*letters[: int(most * MOST_LETTERS)]}
     kept = {
         x
         for x, count in counts.most_common(most)
         if count >= total * (RARE if is_visible(x) else RARE_BLANK)
-        or x in letters
+        or x in covered
     }
-    if missing := len({*covering} - kept):
-        size = RESERVED_PIECES + math.ceil(len(covering) / MOST_LETTERS)
+    if missing := len({*letters} - kept):
+        size = RESERVED_PIECES + math.ceil(len(letters) / MOST_LETTERS)
         said = "%d everyday letters get no piece; %d pieces would have them."
         logger.info(said, missing, size)
     return dict.fromkeys(map(ord, counts.keys() - kept), " ")
-
-
-def _covering_letters(counts: collections.Counter[str]) -> list[str]:
-    """List letters without case, the commonest first, up to `COVERAGE`."""
-    letters, sums = list[str](), [0]
-    for x, count in counts.most_common():
-        if unicodedata.category(x) == "Lo":
-            letters.append(x)
-            sums.append(sums[-1] + count)
-    if sums[-1] < LANGUAGE * counts.total():
-        return []
-    return letters[: bisect.bisect_left(sums, COVERAGE * sums[-1])]
 
 
 def _train(lines: Iterator[str], **extra: Any) -> bytes:
