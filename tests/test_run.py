@@ -154,7 +154,7 @@ def test_more_steps_go_on_where_it_ended(run, in_memory, tmp_path):
 def test_what_makes_no_training_is_one_sentence(run, in_memory, tmp_path):
     for given, named in (
         (dict(callbacks=[7]), "`callbacks`"),
-        (dict(dropuot=0.2), "`dropout`"),
+        (dict(dropuot=0.2), "dropout"),
         (dict(init_from=run.path, d_model=16), "`d_model`"),
     ):
         with pytest.raises(UserError, match=named):
