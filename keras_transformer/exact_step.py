@@ -201,10 +201,10 @@ class ExactModel(keras_internals.BuiltFromSpec):
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
-        found = super().metrics
+        kept = super().metrics
         if self.adds_metrics:  # Keras keeps those of an earlier `compile`.
-            found = [each for each in found if each.name != "compile_metrics"]
-        return [*found, *self._added_metrics()]
+            kept = [each for each in kept if each.name != "compile_metrics"]
+        return [*kept, *self._added_metrics()]
 
     def _mean_loss(self):
         """Return Keras's own metric of the loss."""

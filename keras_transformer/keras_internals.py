@@ -50,8 +50,8 @@ def has_kernel(operator: str, device: str) -> bool:
     """
     from tensorflow.python.framework import kernels
 
-    found = kernels.get_registered_kernels_for_op(operator).kernel
-    return any(kernel.device_type == device for kernel in found)
+    registered = kernels.get_registered_kernels_for_op(operator).kernel
+    return any(kernel.device_type == device for kernel in registered)
 
 
 @contextlib.contextmanager

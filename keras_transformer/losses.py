@@ -102,12 +102,12 @@ def tied_cross_entropies(
     )
     # A variable's value.
     table = ops.cast(ops.reshape(table, (vocab_size, width)), "float32")
-    found = losses(
+    results = losses(
         ops.cast(ops.reshape(features, (-1, width)), "float32"),
         table,
         ops.take(table, flat_target, axis=0),  # (N, D)
     )
-    return _shaped(found, target)
+    return _shaped(results, target)
 
 
 def _tied(target, smoothing, dtype, features, table, at_target):
@@ -123,8 +123,13 @@ def _tied(target, smoothing, dtype, features, table, at_target):
     return ops.stack(
         [smoothed, plain]
     ), lambda *args, upstream=None: _tied_gradient(
-        *(_upstream(args, upstream), smoothing, features, kernel),
-        *(at_target, probabilities, mean),
+        _upstream(args, upstream),
+        smoothing,
+        features,
+        kernel,
+        at_target,
+        probabilities,
+        mean,
     )
 
 

@@ -221,15 +221,15 @@ class Transformer(ExactModel):
             self-attention `(B, H, S, S)`.
         """
         source_mask = self._source_mask(source)
-        found = self.encoder(
+        results = self.encoder(
             self._embed("source", source, training),
             attention_mask=source_mask,
             training=training,
             **_asked(return_attention_scores),
         )
         if return_attention_scores:
-            return found[0], source_mask, found[1]
-        return found, source_mask
+            return results[0], source_mask, results[1]
+        return results, source_mask
 
     def decode(
         self,
@@ -255,10 +255,10 @@ class Transformer(ExactModel):
             `(B, H, T, S)`.
         """
         asked = _asked(return_attention_scores)
-        found = self._decoded(target_in, memory, source_mask, training, **asked)
+        out = self._decoded(target_in, memory, source_mask, training, **asked)
         if not return_attention_scores:
-            return self.embedding.logits(found)
-        x, decoder, cross = found
+            return self.embedding.logits(out)
+        x, decoder, cross = out
         return self.embedding.logits(x), decoder, cross
 
     def _decoded(self, target_in, memory, source_mask, training=False, **asked):
@@ -418,9 +418,9 @@ class Transformer(ExactModel):
         flat = ops.reshape(ids, (-1, 1))
         x = self._embed("target", flat, start=position)
         shape = (*ops.shape(ids), self.model_config.d_model)
+        x = ops.reshape(x, shape)
         x, cache = self.decoder.step(
-            *(ops.reshape(x, shape), cache, cross),
-            *(own[:, None], source_mask, write),
+            x, cache, cross, own[:, None], source_mask, write
         )
         return (scorer or self.embedding.logits)(x), cache
 

@@ -252,8 +252,13 @@ class Run:
 
         batching = Batching(parallel=parallel, progress=progress)
         return evaluation.evaluate(
-            *(translator, test_set, search, self.path / EVALUATION / name),
-            *(batching, lowercase, tokenize),
+            translator,
+            test_set,
+            search,
+            self.path / EVALUATION / name,
+            batching,
+            lowercase,
+            tokenize,
         )
 
     def _open_corpus(self, corpus: "Source | None", run: RunConfig) -> "Corpus":

@@ -190,5 +190,5 @@ def _check_range(name: str, value: float, within: str) -> None:
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """Suggest the known name that a wrong one may stand for."""
-    found = difflib.get_close_matches(name, list(names), n=1)
-    return f" (did you mean {found[0]}?)" if found else ""
+    matches = difflib.get_close_matches(name, list(names), n=1)
+    return f" (did you mean {matches[0]}?)" if matches else ""

@@ -60,9 +60,9 @@ class Parser(argparse.ArgumentParser):
     def named(self, message: str) -> str:
         """Name flags instead of the Python arguments in backticks."""
 
-        def called(found: re.Match) -> str:
-            flag = f"--{found[1].replace('_', '-')}"
-            return flag if flag in self.flags else found[0]
+        def called(match: re.Match) -> str:
+            flag = f"--{match[1].replace('_', '-')}"
+            return flag if flag in self.flags else match[0]
 
         return re.sub(r"`(\w+)`", called, message)
 

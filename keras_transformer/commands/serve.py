@@ -227,7 +227,9 @@ def explainer(run_dir: pathlib.Path) -> Callable[[str, str], str]:
         return run.translator()
 
     def explain(text: str, weights: str) -> str:
-        found = load(weights).explain(text, max_source_length=MAX_SOURCE_LENGTH)
-        return viewer.document(text, [found.to_html()])
+        explanation = load(weights).explain(
+            text, max_source_length=MAX_SOURCE_LENGTH
+        )
+        return viewer.document(text, [explanation.to_html()])
 
     return explain

@@ -131,8 +131,13 @@ def run(args: argparse.Namespace) -> None:
             first = progress.before + 1
             warn_of_cuts(truncated, search.max_source_length, first)
             return rows_out(
-                *(translator, texts, n_best, first, search),
-                *(args.alignment, args.split_sentences),
+                translator,
+                texts,
+                n_best,
+                first,
+                search,
+                args.alignment,
+                args.split_sentences,
             )
 
         how = deciding(translator.weights, search)

@@ -212,8 +212,8 @@ def _decoder_of(
 
     def decode(ids: tf.RaggedTensor) -> tf.Tensor:
         # A model may have logits beyond the vocabulary.
-        found = tf.gather(words, tf.ragged.boolean_mask(ids, ids < len(words)))
-        return tf.strings.reduce_join(found, axis=-1, separator=separator)
+        known = tf.gather(words, tf.ragged.boolean_mask(ids, ids < len(words)))
+        return tf.strings.reduce_join(known, axis=-1, separator=separator)
 
     return decode
 
@@ -221,8 +221,8 @@ def _decoder_of(
 def _number(tokenizer: Any, *names: str) -> int | None:
     """Ask a tokenizer for a number; a negative one is none."""
     for name in names:
-        found = getattr(tokenizer, name, None)
-        found = found() if callable(found) else found
-        if found is not None and found >= 0:
-            return int(found)
+        value = getattr(tokenizer, name, None)
+        value = value() if callable(value) else value
+        if value is not None and value >= 0:
+            return int(value)
     return None

@@ -265,20 +265,20 @@ def rank_cells(
     for chunk in _chunks(len(source)):
         keys[chunk] = lengths.keys(source[chunk], target[chunk])
         counts += np.bincount(keys[chunk], minlength=len(counts))
-    found = np.flatnonzero(counts)
+    filled = np.flatnonzero(counts)
     # Several keys may stand for one cell.
     cells, inverse = np.unique(
-        lengths.cells(found), axis=0, return_inverse=True
+        lengths.cells(filled), axis=0, return_inverse=True
     )
     _, step = np.unique(cells.max(axis=1), return_inverse=True)
     excess = cells[:, 0] - cells[:, 1]
     lean = np.where(step % 2, excess, -excess)
     order = np.lexsort((lean, step))
     rank_of = np.zeros(lengths.num_keys, keys.dtype)
-    rank_of[found] = np.argsort(order)[inverse.reshape(-1)]
+    rank_of[filled] = np.argsort(order)[inverse.reshape(-1)]
     for chunk in _chunks(len(source)):
         keys[chunk] = rank_of[keys[chunk]]
-    counts = np.bincount(rank_of[found], counts[found]).astype(np.int64)
+    counts = np.bincount(rank_of[filled], counts[filled]).astype(np.int64)
     return keys, cells[order], counts
 
 

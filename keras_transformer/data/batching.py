@@ -96,8 +96,8 @@ def batches(
         padded = planned
 
         def planned(number: int) -> Batch:
-            found = padded(number)
-            return found._replace(rows=found.rows[found.rows >= 0])
+            batch = padded(number)
+            return batch._replace(rows=batch.rows[batch.rows >= 0])
 
     return _dataset(records, numbers, planned, count)
 

@@ -224,13 +224,15 @@ class Mixture(Corpus):
         first = parts[0][1]
         super().__init__(
             SEPARATOR.join(str(part) for part, _ in parts),
-            *(first.source_lang, first.target_lang),
-            *(first.splits, first.missing),
+            first.source_lang,
+            first.target_lang,
+            first.splits,
+            first.missing,
             repeats=any(part.weight > 1 for part, _ in parts),
         )
         self.parts, self._train_split = parts, train_split
-        found = [x.find(train_split, "train_split") for _, x in parts]
-        self._mixed = found[0]
+        splits = [x.find(train_split, "train_split") for _, x in parts]
+        self._mixed = splits[0]
 
     def read(self, split: str) -> Iterator[Pair]:
         if split != self._mixed:
@@ -308,8 +310,11 @@ class HeldOut(Corpus):
                 f"{name}, but {corpus.name} has one; leave it out."
             )
         super().__init__(
-            *(corpus.name, corpus.source_lang, corpus.target_lang),
-            *((*corpus.splits, validation_split), corpus.missing),
+            corpus.name,
+            corpus.source_lang,
+            corpus.target_lang,
+            (*corpus.splits, validation_split),
+            corpus.missing,
         )
         self._corpus, self._share = corpus, share
         self._train = corpus.find(train_split, "train_split")

@@ -93,11 +93,11 @@ class Folder(Corpus):
         if len(paths) == 1:
             return None
         first, *others = texts = [list(read_texts(path)) for path in paths]
-        for path, found in zip(paths[1:], others, strict=True):
-            if len(found) != len(first):
+        for path, other in zip(paths[1:], others, strict=True):
+            if len(other) != len(first):
                 raise UserError(
                     f"Expected as many lines in {path} as in {paths[0]}, "
-                    f"{len(first)}, found {len(found)}; align them again."
+                    f"{len(first)}, found {len(other)}; align them again."
                 )
         return list(zip(*texts, strict=True))
 
@@ -110,10 +110,10 @@ def _ending(files: Sequence[str], code: str) -> str:
     endings = {part for file in files for part in file.split(".")[1:]}
     codes = {x: read_code(x) for x in endings - {"gz"} if is_code(x)}
     wanted = read_code(code)
-    same = [x for x, found in codes.items() if found.is_same(wanted)]
-    for found in [x for x in same if codes[x].code == wanted.code], same:
-        if len(found) == 1 and code not in endings:
-            return found[0]
+    same = [x for x, known in codes.items() if known.is_same(wanted)]
+    for likely in [x for x in same if codes[x].code == wanted.code], same:
+        if len(likely) == 1 and code not in endings:
+            return likely[0]
     return code
 
 
@@ -122,12 +122,12 @@ def _files(
 ) -> dict[str, list[pathlib.Path]]:
     """Find the files of one side by their split, that of the pairs first."""
     pattern = re.compile(rf"(.+)\.{re.escape(ending)}{number}(?:\.gz)?")
-    found: dict[str, dict[int, pathlib.Path]] = {}
+    by_split: dict[str, dict[int, pathlib.Path]] = {}
     for name in names:  # A plain file comes before a gzipped one.
         if named := pattern.fullmatch(name):
-            of_split = found.setdefault(named[1], {})
+            of_split = by_split.setdefault(named[1], {})
             of_split.setdefault(int(named[2] or -1), folder / name)
     return {
         split: [path for _, path in sorted(of_split.items())]
-        for split, of_split in found.items()
+        for split, of_split in by_split.items()
     }

@@ -91,8 +91,8 @@ class Inspection:
                     self._met.add(plain)
                 both = f"{source}\n{target}"
                 if _SUSPECT.search(both):
-                    found = _LEFT.finditer(both)
-                    of_pair = {str(x.lastgroup): x[0] for x in found}
+                    leftovers = _LEFT.finditer(both)
+                    of_pair = {str(x.lastgroup): x[0] for x in leftovers}
                     self.leftovers.update([*of_pair])
                     self._examples = {**of_pair, **self._examples}
             yield pair
@@ -157,13 +157,13 @@ class Inspection:
         """Make the rows of a table, with what the first records say."""
         read = len(records) + records.dropped + records.empty
         part = f", of the first {read:,}" if read < self.pairs else ""
-        found = Counter[str]()
+        characters = Counter[str]()
         for ids in records.source.ids, records.target.ids:
             for start in range(0, len(ids), 1 << 22):
                 chunk = np.asarray(ids[start : start + (1 << 22)])
-                found += tokenizer.spelled(chunk)
-        shown = " ".join(char for char, _ in found.most_common(MOST_SHOWN))
-        share = sum(found.values()) / max(sum(records.num_tokens), 1)
+                characters += tokenizer.spelled(chunk)
+        shown = " ".join(char for char, _ in characters.most_common(MOST_SHOWN))
+        share = sum(characters.values()) / max(sum(records.num_tokens), 1)
         named = f"different characters, {100 * share:.2g} % of the tokens{part}"
         named += f": {shown}" if shown else ""
         too_long = f"pairs above {longest} tokens, dropped{part}"
@@ -180,7 +180,7 @@ class Inspection:
             ("unlike lengths", unlike, f"pairs over {FAR} times off that"),
             ("empty", self.empty, "pairs with an empty side, dropped"),
             ("too long", records.dropped, too_long),
-            ("spelled in bytes", len(found), named),
+            ("spelled in bytes", len(characters), named),
         ]
         for kind, count in self.leftovers.items():
             mended = (

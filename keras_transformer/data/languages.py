@@ -116,16 +116,17 @@ def check_sides(source_lang: str, target_lang: str) -> None:
 @functools.cache
 def language_of(code: str) -> Language:
     """Look a code up, and warn once if nobody knows its script."""
-    found = read_code(code)
+    language = read_code(code)
     # A longer code, such as the `tree` of a recipe, means no language.
-    if not found.script and len(found.base) < 4:
+    if not language.script and len(language.base) < 4:
         logger.warning(
             "Nobody knows the script of the language %s, so its words are "
             "taken to stand between spaces; if they do not, name it by its "
             "code of BCP 47, such as ja, or add the script, as in %s-Jpan.",
-            *(code, found.base),
+            code,
+            language.base,
         )
-    return found
+    return language
 
 
 def read_code(code: str) -> Language:
@@ -148,8 +149,8 @@ def read_code(code: str) -> Language:
     # Otherwise the likely one: of the language in its country, or anywhere.
     region = next((x for x in subtags if x.isupper()), "")
     likely = core.get_global("likely_subtags")
-    found = likely.get(f"{base}_{region}") or likely.get(base) or ""
-    script = next(filter(_is_script, [*subtags, *found.split("_")]), "")
+    locale = likely.get(f"{base}_{region}") or likely.get(base) or ""
+    script = next(filter(_is_script, [*subtags, *locale.split("_")]), "")
     return Language("-".join([base, *subtags]), base, script)
 
 

@@ -88,8 +88,8 @@ def _decoded(file: BinaryIO, name: str) -> Iterator[str]:
     lines, returns, is_first = 0, 0, True
     # As much as there is: a pipe may wait.
     while block := cast(io.BufferedReader, file).read1(BLOCK_BYTES):
-        if is_first and (found := _other_form(block)):
-            raise UserError(f"Expected UTF-8 text in {name}, found {found}.")
+        if is_first and (form := _other_form(block)):
+            raise UserError(f"Expected UTF-8 text in {name}, found {form}.")
         try:
             text = decoder.decode(block)
         except UnicodeDecodeError as error:

@@ -64,8 +64,8 @@ class Side(NamedTuple):
             batch[filled] = self.ids[(starts[:, None] + columns)[filled]]
         else:
             size = self.ids.itemsize
-            found = self.file.read(starts * size, filled.sum(axis=1) * size)
-            batch[filled] = np.frombuffer(found, self.ids.dtype)
+            tokens = self.file.read(starts * size, filled.sum(axis=1) * size)
+            batch[filled] = np.frombuffer(tokens, self.ids.dtype)
         return batch
 
 
@@ -118,9 +118,9 @@ class TokenisedCorpus:
         """
         directory = pathlib.Path(directory)
         # Records without their header are ours too.
-        found = {path.name for path in directory.glob("*")}
-        is_other = directory.is_file() or found - {*FILES}
-        if is_other and RECORDS_FILE not in found:
+        present = {path.name for path in directory.glob("*")}
+        is_other = directory.is_file() or present - {*FILES}
+        if is_other and RECORDS_FILE not in present:
             raise config.UserError(
                 f"Expected a free place for token records in {directory}, "
                 "found other files; remove or rename what is there."

@@ -110,7 +110,7 @@ def _table(processor: Any, pieces: set[str]) -> dict[str, str]:
 @functools.cache
 def _meanings() -> dict[str, str]:
     """Map every text that may stand for another one to that."""
-    found = {character: character for row in _rows() for character in row}
+    meanings = {character: character for row in _rows() for character in row}
     for character in map(chr, range(0x30000)):
         is_form = unicodedata.decomposition(character).startswith("<")
         if is_form or is_singleton(character):
@@ -121,18 +121,18 @@ def _meanings() -> dict[str, str]:
                 plain = " "
             elif "⁄" in plain:
                 plain = f" {plain}"  # "1½" is not "11/2".
-            found[character] = plain
+            meanings[character] = plain
         elif unicodedata.combining(character) in _POINTS:
-            found[character] = ""
+            meanings[character] = ""
     for text in map("".join, itertools.product(map(chr, _KATAKANA), _VOICED)):
-        found[text] = unicodedata.normalize("NFKC", text)
-    found |= {character: character for row in _ALIKE for character in row}
-    found |= dict.fromkeys(_SPACES, " ")
-    found |= {"\u0e4d\u0e32": "\u0e33", "⋯": "…"}
+        meanings[text] = unicodedata.normalize("NFKC", text)
+    meanings |= {character: character for row in _ALIKE for character in row}
+    meanings |= dict.fromkeys(_SPACES, " ")
+    meanings |= {"\u0e4d\u0e32": "\u0e33", "⋯": "…"}
     for span in _IGNORABLE:
         points = range(ord(span[0]), ord(span[1]) + 1)
-        found |= dict.fromkeys(map(chr, points), "")
-    return found
+        meanings |= dict.fromkeys(map(chr, points), "")
+    return meanings
 
 
 @functools.cache

@@ -176,13 +176,13 @@ class Corpus:
 
     def find(self, split: str, flag: str | None = None) -> str:
         """Return the name that a split has here, as `pairs` finds it."""
-        found = self.real_name(split)
-        if found in self.splits:
-            return found
-        if found in self.missing:
+        name = self.real_name(split)
+        if name in self.splits:
+            return name
+        if name in self.missing:
             raise UserError(
-                f"Expected {self.missing[found]}, plain or gzipped, as the "
-                f"other side of the split {found}, found none; restore it."
+                f"Expected {self.missing[name]}, plain or gzipped, as the "
+                f"other side of the split {name}, found none; restore it."
             )
         advice = f"name one of them as `{flag or 'split'}`"
         if self.name == MEMORY:

@@ -267,8 +267,8 @@ class Tokenizer(tf.Module):
         given = checked_texts("texts", texts)
         texts = [x if source_reading.is_visible(x) else "" for x in given]
         with contextlib.suppress(UnicodeError, RuntimeError):  # Told below.
-            if self._words and (found := self._words.tokenize(texts)):
-                return found
+            if self._words and (rows := self._words.tokenize(texts)):
+                return rows
         ragged = self.tokenize(texts)
         return ragged.values.numpy(), ragged.row_lengths().numpy()
 
@@ -321,19 +321,19 @@ class Tokenizer(tf.Module):
         values[[*self.ids.bytes]] = range(len(self.ids.bytes))
         of_ids = values[ids]
         text = bytes(of_ids[of_ids >= 0].astype(np.uint8))
-        found = collections.Counter(text.decode("utf-8", "replace"))
-        found["⁇"] += int((ids == config.UNK_ID).sum())
-        return +found
+        counts = collections.Counter(text.decode("utf-8", "replace"))
+        counts["⁇"] += int((ids == config.UNK_ID).sum())
+        return +counts
 
     _told_unmet = ""
 
     def log_unmet(self, ids: np.ndarray) -> None:
         """Log which characters of texts have no piece, if any."""
-        found = self.spelled(ids)
-        named = " ".join(x for x, _ in found.most_common(12))
-        said = f"{found.total()} characters of these texts, such as {named}"
+        counts = self.spelled(ids)
+        named = " ".join(x for x, _ in counts.most_common(12))
+        said = f"{counts.total()} characters of these texts, such as {named}"
         # A training validates the same texts again and again.
-        if found and said != self._told_unmet:
+        if counts and said != self._told_unmet:
             self._told_unmet = said
             known = "The vocabulary has never met %s: the model may read them"
             logger.info(f"{known} as anything.", said)

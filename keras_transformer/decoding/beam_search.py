@@ -159,7 +159,9 @@ def beam_search(
     )
     rules = Rules(search, tuple(banned_ids), bos_id, eos_id, pad_id)
     return search_by(
-        *(rules, step, state),
+        rules,
+        step,
+        state,
         max_lengths=max_lengths,
         prefix=prefix,
         shared=shared,

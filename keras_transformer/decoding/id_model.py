@@ -108,11 +108,11 @@ class IdModel:
     def _check_alike(self) -> None:
         sizes = [each.vocab_size for each in self._able]
         dtypes = [getattr(x, "compute_dtype", "float32") for x in self.models]
-        for name, found in (("vocab_size", sizes), ("compute_dtype", dtypes)):
-            if len(set(found)) > 1:
+        for name, values in (("vocab_size", sizes), ("compute_dtype", dtypes)):
+            if len(set(values)) > 1:
                 raise ValueError(
                     f"The models of an ensemble must have one {name}. "
-                    f"Received: {' and '.join(map(str, found))}"
+                    f"Received: {' and '.join(map(str, values))}"
                 )
 
     def _check_ids(self) -> None:
@@ -363,15 +363,15 @@ class IdModel:
         layer, so it never holds more than one layer's.
         """
         self.check_attention()
-        target_in, found = self._target_in(target), []
+        target_in, results = self._target_in(target), []
         with self.weights_in_use():
             for model in self.models:
                 total = tf.constant(0.0)
                 for weights in model.cross_attention(source, target_in):
                     weights = tf.cast(weights, tf.float32)
                     total += tf.reduce_mean(weights, axis=1)
-                found.append(total / len(model.decoder.layers))
-        mean = tf.add_n(found) / len(found)
+                results.append(total / len(model.decoder.layers))
+        mean = tf.add_n(results) / len(results)
         return tf.where(self._is_pair(source, target), mean, 0.0)
 
     def _target_in(self, target: tf.Tensor) -> tf.Tensor:
@@ -436,11 +436,11 @@ class _StepsTogether:
         self, name: str, ids: tf.Tensor, position: tf.Tensor, *states: Any
     ) -> Any:
         """Call a method of each with its states; return tuples of results."""
-        found = [
+        results = [
             getattr(member, name)(ids, position, *own)
             for member, *own in zip(self._members, *states, strict=True)
         ]
-        return zip(*found, strict=True)
+        return zip(*results, strict=True)
 
     def _extend(self, shared: Any, steps: tf.Tensor) -> Any:
         return tuple(

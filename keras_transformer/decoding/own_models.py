@@ -224,5 +224,6 @@ def _say_padding_shows(name: str, pad: int) -> None:
         "%s sees the padding behind a source, so a text translates "
         "differently beside a longer one; mask id %d (layers of Keras pass a "
         "mask on if they have `supports_masking`).",
-        *(name, pad),
+        name,
+        pad,
     )

@@ -84,14 +84,14 @@ class Shortlist:
         """
         size = self._candidates.shape[0]
         pieces = tf.unique(tf.reshape(source, [-1])).y
-        found = [
+        candidates = [
             tf.range(SPECIAL),
             self._candidates[PAD_ID],
             tf.reshape(tf.gather(self._candidates.value(), pieces), [-1]),
         ]
         if others is not None:
-            found.append(tf.reshape(others, [-1]))
-        among = tf.concat(found, axis=0)[:, None]
+            candidates.append(tf.reshape(others, [-1]))
+        among = tf.concat(candidates, axis=0)[:, None]
         is_in = tf.scatter_nd(among, tf.ones_like(among[:, 0]), [size]) > 0
         ids = tf.where(is_in)[:, 0]  # int64, in order.
         count = tf.size(ids)

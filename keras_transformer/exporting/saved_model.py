@@ -268,11 +268,11 @@ def best_text(
     translator: Translator, search: Search, *texts: tf.Tensor
 ) -> dict[str, tf.Tensor]:
     """Do the same for the only hypothesis, `(B,)`."""
-    found = search_text(translator, search, *texts)
+    best = search_text(translator, search, *texts)
     return {
-        "translation": found["translations"][:, 0],
-        "score": found["scores"][:, 0],
-        "truncated": found["truncated"],
+        "translation": best["translations"][:, 0],
+        "score": best["scores"][:, 0],
+        "truncated": best["truncated"],
     }
 
 
@@ -281,8 +281,8 @@ def score_text(
 ) -> dict[str, tf.Tensor]:
     """Score translations, string `(B,)`, as `score_ids` does."""
     ids = _pairs(translator, search, source, target)
-    found = translator.id_model.score_ids(*ids, search.length_penalty)
-    return dict(zip(("score", "num_tokens"), found, strict=True))
+    scored = translator.id_model.score_ids(*ids, search.length_penalty)
+    return dict(zip(("score", "num_tokens"), scored, strict=True))
 
 
 def attention_text(

@@ -130,7 +130,8 @@ class Export:
         if error := _missing():
             logger.warning(
                 "Leaving out %s and the warm-up requests: %s",
-                *(MODELS_FILE, error),
+                MODELS_FILE,
+                error,
             )
         else:
             texts[MODELS_FILE] = self.models_config()

@@ -170,8 +170,13 @@ class MultiHeadAttention(keras.layers.Layer):
             mask_of_keys(_or_implicit(value_mask, value)),
         )
         output, weights = self.attend_sequence(
-            *(query, key, value, masks),
-            *(use_causal_mask, training, return_attention_scores),
+            query,
+            key,
+            value,
+            masks,
+            use_causal_mask,
+            training,
+            return_attention_scores,
         )
         return (output, weights) if return_attention_scores else output
 
@@ -260,7 +265,12 @@ class MultiHeadAttention(keras.layers.Layer):
 
         queries = self._queries(query, swap_heads)
         context, weights = restricted_attention(
-            *(queries, keys, values, self.restriction, masks, causal),
+            queries,
+            keys,
+            values,
+            self.restriction,
+            masks,
+            causal,
             dropout=self._dropout(training),
         )
         if return_attention_scores:

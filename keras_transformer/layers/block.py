@@ -151,9 +151,9 @@ class Block(keras.layers.Layer):
         else, which is returned too.
         """
         first = self.settings["norm_first"]
-        update, found = sublayer(norm(x) if first else x)
+        update, weights = sublayer(norm(x) if first else x)
         sums = x + dropout(update, training=training)
-        return sums if first else norm(sums), found
+        return sums if first else norm(sums), weights
 
     def feed(self, x: Tensor) -> tuple[Tensor, None]:
         """Run the feed-forward network as the sub-layer of `residual`."""
@@ -283,10 +283,15 @@ class EncoderLayer(Block):
         x, scores = self.residual(
             inputs,
             lambda x: self.attention.attend_sequence(x, x, x, *how),
-            *(self.attention_dropout, self.attention_norm, training),
+            self.attention_dropout,
+            self.attention_norm,
+            training,
         )
         x, _ = self.residual(
-            *(x, self.feed, self.feed_forward_dropout, self.feed_forward_norm),
+            x,
+            self.feed,
+            self.feed_forward_dropout,
+            self.feed_forward_norm,
             training,
         )
         return (x, scores) if return_attention_scores else x
@@ -374,7 +379,7 @@ class DecoderLayer(Block):
 
         how = self_masks, use_causal_mask, training, return_attention_scores
         cross = self.cross_attention
-        found = self._run(
+        results = self._run(
             inputs,
             lambda x: self.self_attention.attend_sequence(x, x, x, *how),
             lambda x: cross.attend(
@@ -382,7 +387,7 @@ class DecoderLayer(Block):
             ),
             training,
         )
-        return found if return_attention_scores else found[0]
+        return results if return_attention_scores else results[0]
 
     def _run(self, x, attend_self, attend_memory, training=False):
         """Return the output, and what else the two attentions found."""

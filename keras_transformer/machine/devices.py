@@ -136,7 +136,8 @@ def warn_of_slow(precision: str) -> None:
         logger.warning(
             "This processor does not multiply %s (it lists none of %s): "
             "float32 is faster here.",
-            *(precision, ", ".join(sorted(MULTIPLIES[precision]))),
+            precision,
+            ", ".join(sorted(MULTIPLIES[precision])),
         )
 
 

@@ -119,17 +119,17 @@ def remove_leftovers(*folders: str | os.PathLike) -> None:
 
 def checksum(path: str | os.PathLike) -> int:
     """Compute CRC-32 of a file."""
-    found = 0
+    crc = 0
     with open(path, "rb") as file:
         while piece := file.read(1 << 22):
-            found = zlib.crc32(piece, found)
-    return found
+            crc = zlib.crc32(piece, crc)
+    return crc
 
 
 def state(path: str | os.PathLike) -> list[str | int]:
     """Return path, size and time of the last change of a file, for JSON."""
-    found = os.stat(path)
-    return [os.fspath(path), found.st_size, found.st_mtime_ns]
+    status = os.stat(path)
+    return [os.fspath(path), status.st_size, status.st_mtime_ns]
 
 
 def to_json(fields: Mapping[str, Any]) -> str:

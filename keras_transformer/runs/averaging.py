@@ -195,7 +195,9 @@ def choose_average(
     if len(newest) < wanted:
         logger.warning(
             "Averaging %d of the last %d checkpoints: %s has no more.",
-            *(len(newest), wanted, run_dir),
+            len(newest),
+            wanted,
+            run_dir,
         )
     return Chosen(
         tuple(path.name for path, _ in newest),

@@ -256,7 +256,8 @@ def newest_undamaged(
             logger.warning(
                 "Skipping the damaged checkpoint %s (%s); the one before it "
                 "is used, so results may differ from before.",
-                *(path, damage),
+                path,
+                damage,
             )
         if len(undamaged) == count:
             break

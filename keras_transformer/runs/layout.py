@@ -175,7 +175,8 @@ def _without_lock(path: pathlib.Path, error: OSError) -> None:
     logger.warning(
         "The file system of %s has no locks (%s): make sure that nothing else "
         "writes there.",
-        *(path.parent, error.strerror),
+        path.parent,
+        error.strerror,
     )
 
 

@@ -112,8 +112,8 @@ class Batcher:
                 self._begin()
                 loop.call_later(self._delay, self._begin)
                 # Cancelling this cancels them all.
-                found = await asyncio.gather(*(x.answer for x in waiting))
-                for i, answer in zip(piece, found, strict=True):
+                results = await asyncio.gather(*(x.answer for x in waiting))
+                for i, answer in zip(piece, results, strict=True):
                     answers[i] = answer
 
         places = min(len(rows), threads * size)

@@ -123,17 +123,19 @@ async def _translate(job: Job) -> dict[str, Any]:
     fields, texts, source, target = await job.apart(_read, job)
     count = int(str(fields.get("alternatives") or 0)[:4])
     if source == target:
-        found = [[text] for text in texts]
+        translations = [[text] for text in texts]
     elif fields.get("format") == "html":
-        found = await translate_html(job, texts)
+        translations = await translate_html(job, texts)
     else:
-        found = await job.translate(texts, 1 + count)
-    answer: dict[str, Any] = {"translatedText": [best for best, *_ in found]}
+        translations = await job.translate(texts, 1 + count)
+    answer: dict[str, Any] = {
+        "translatedText": [best for best, *_ in translations]
+    }
     if count:
-        answer["alternatives"] = [others for _, *others in found]
+        answer["alternatives"] = [others for _, *others in translations]
     if str(fields["source"]).lower() == "auto":
         detected = {"confidence": 100.0, "language": source}
-        answer["detectedLanguage"] = [detected] * len(found)
+        answer["detectedLanguage"] = [detected] * len(translations)
     if not isinstance(fields["q"], list):
         answer = {key: values[0] for key, values in answer.items()}
     return answer

@@ -70,8 +70,8 @@ async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
         segments += own
         # As in plain text, the tag of a whole goes before each of its parts.
         tags += [tag_of(each.text) for each in own[:1]] * len(own)
-    found = await job.search([x.text for x in segments], tags=tags)
-    pairs = list(zip(segments, found, strict=True))
+    translated = await job.search([x.text for x in segments], tags=tags)
+    pairs = list(zip(segments, translated, strict=True))
     # Only elements ask which words belong together.
     linked = [y for x, sentences in pairs if x.has_elements for y in sentences]
     links = iter(await job.links(linked))
@@ -81,7 +81,7 @@ async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
         known = links if segment.has_elements else [None] * len(sentences)
         segment.put(list(zip(sentences, known, strict=False)), splitter)
 
-    await job.apart(list, map(put, segments, found))
+    await job.apart(list, map(put, segments, translated))
     return [["".join(map(str, page))] for page in pages]
 
 
@@ -253,15 +253,15 @@ class Segment:
             if i < len(self._borders) and self._borders[i][0] < element.end:
                 _, number, at = self._borders[i]
             placed.append((Span(number, number), Span(at, at), child))
-        found, at = list[str](), inside.start
+        parts, at = list[str](), inside.start
         for run, place, child in sorted(placed, key=lambda each: each[0]):
             start = min(max(at, place.start), inside.end)
             end = min(max(start, place.end), inside.end)
-            found += html.escape(self._target[at:start], False), child.before
-            found += self._inner(child, run, Span(start, end)), child.after
+            parts += html.escape(self._target[at:start], False), child.before
+            parts += self._inner(child, run, Span(start, end)), child.after
             at = end
-        found.append(html.escape(self._target[at : inside.end], False))
-        return "".join(found)
+        parts.append(html.escape(self._target[at : inside.end], False))
+        return "".join(parts)
 
     def _runs(self, element: _Element, words: Span) -> dict[_Element, Span]:
         """Find for each child a run of words that mostly come from its own.
@@ -300,7 +300,7 @@ class Segment:
 
 def read(source: str) -> list[str | Segment]:
     """Read HTML, a whole page or a part: segments, and what is between them."""
-    found: list[str | Segment] = []
+    parts: list[str | Segment] = []
     pieces = [*_Reader(source).pieces, ("", "html")]
     sources = [x for x, _ in pieces]
     start, opened = 0, list[int]()
@@ -321,11 +321,11 @@ def read(source: str) -> list[str | Segment]:
                 last = max(first, start + len(part.rstrip(" ")))
                 segment = Segment(pieces[first:last])
                 middle = segment if segment.text.strip() else str(segment)
-                found += [*sources[start:first], middle]
-                found += sources[last : border + 1]
+                parts += [*sources[start:first], middle]
+                parts += sources[last : border + 1]
                 start = border + 1
             opened.clear()
-    return found
+    return parts
 
 
 def _words(text: str, language: str, at: int) -> list[Span]:

@@ -253,7 +253,7 @@ class Job:
         sentences of each text, each with at most `count` hypotheses.
         """
         model = self.model
-        found: list[list[Sentence]] = [[] for _ in texts]
+        results: list[list[Sentence]] = [[] for _ in texts]
         halves = card_of(model).splitter.halves
         signature, names = DEFAULT_SIGNATURE, ("translation", "score")
         if count > 1 and "n_best" in model.signatures:
@@ -268,7 +268,7 @@ class Job:
                 return [(number, half, tag) for half in two]
             hypotheses = _hypotheses(answers, scores)
             source = texts[number][slice(*span)]
-            found[number].append(Sentence(span, source, tag, hypotheses))
+            results[number].append(Sentence(span, source, tag, hypotheses))
             return []
 
         waiting: list[_Piece] = await self.apart(list, self._split(texts, tags))
@@ -288,7 +288,7 @@ class Job:
                 list, map(sort_out, waiting, *columns)
             )
             waiting = [piece for two in cut for piece in two]
-        return [sorted(sentences) for sentences in found]
+        return [sorted(sentences) for sentences in results]
 
     def _split(self, texts: Sequence, tags: Sequence) -> Iterator[_Piece]:
         splitter, count = card_of(self.model).splitter, 0
@@ -312,7 +312,7 @@ class Job:
             first = len(words_of(sentence.tag, languages[0]))
             return links and [(x - first, y) for x, y in links if x >= first]
 
-        found: list[Links | None] = []
+        all_links: list[Links | None] = []
         # The matrices of a document take much memory: one batch at a time.
         size = batcher.batching.max_batch_size
         for start in range(0, len(sentences), size):
@@ -323,8 +323,8 @@ class Job:
             outputs = await batcher.run(model, "attention", rows)
             names = "source_pieces", "target_pieces", "attention"
             columns = [outputs[name] for name in names]
-            found += await self.apart(list, map(link, part, *columns))
-        return found
+            all_links += await self.apart(list, map(link, part, *columns))
+        return all_links
 
     async def translate(
         self, texts: Sequence[str], count: int = 1
@@ -339,8 +339,8 @@ class Job:
             whole = [self.joined(text, parts, i + 1) for i in range(most)]
             return list(dict.fromkeys(whole))
 
-        found = await self.search(texts, count)
-        return await self.apart(list, map(join, texts, found))
+        sentences = await self.search(texts, count)
+        return await self.apart(list, map(join, texts, sentences))
 
     def joined(
         self, text: str, parts: Sequence[Sentence], rank: int = 1
@@ -357,11 +357,11 @@ def _hypotheses(
     texts: Sequence[bytes], scores: Sequence[float]
 ) -> list[tuple[str, float]]:
     # Texts of other bytes may be equal once they are decoded.
-    found: dict[str, float] = {}
+    hypotheses: dict[str, float] = {}
     for rank, (text, score) in enumerate(zip(texts, scores, strict=True)):
         if rank == 0 or math.isfinite(score):  # Others may be missing.
-            found.setdefault(text.decode("utf-8", "replace"), score)
-    return [*found.items()]
+            hypotheses.setdefault(text.decode("utf-8", "replace"), score)
+    return [*hypotheses.items()]
 
 
 def json_response(

@@ -88,8 +88,8 @@ def _find(
     # In the path as it was sent, %2F is not a slash.
     raw = request.scope.get("raw_path") or request.url.path.encode()
     path = raw.decode("ascii", "replace")
-    found = _PATH.fullmatch(path)
-    name, version, of = found.groups("") if found else ("", "", None)
+    match = _PATH.fullmatch(path)
+    name, version, of = match.groups("") if match else ("", "", None)
     if of not in answered:
         raise RefusalError(f"There is no {request.method} {path} here.")
     if unquote(name) != service.name:

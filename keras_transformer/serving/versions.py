@@ -170,8 +170,8 @@ class Versions:
 
     def __init__(self, folder: pathlib.Path, threads: int = 0) -> None:
         self.folder, self.threads = folder, threads
-        found = find_versions(folder)
-        if not found:
+        versions = find_versions(folder)
+        if not versions:
             raise UserError(
                 f"Expected an export in {folder}, with folders such as 1 that "
                 "hold a saved_model.pb; found none. Write one with "
@@ -181,7 +181,7 @@ class Versions:
         self.states: dict[int, tuple[str, str]] = {}
         # When to try those again that could not be loaded.
         self._retry: dict[int, float] = {}
-        self.current = self._load(found[max(found)])
+        self.current = self._load(versions[max(versions)])
 
     async def follow(self) -> None:
         """Look for a newer version every few seconds, forever."""
@@ -196,14 +196,14 @@ class Versions:
 
     async def change_over(self) -> None:
         """Serve the highest version; if it cannot be loaded, raise why."""
-        found = await asyncio.to_thread(find_versions, self.folder)
-        version = max(found, default=self.current.version)
+        versions = await asyncio.to_thread(find_versions, self.folder)
+        version = max(versions, default=self.current.version)
         if version == self.current.version:
-            if self.current.card is None and found:  # It may be copied last.
-                self.current.card = ModelCard.load(found[version])
+            if self.current.card is None and versions:  # It may be copied last.
+                self.current.card = ModelCard.load(versions[version])
             return
         is_early = time.monotonic() < self._retry.get(version, 0.0)
-        path = found[version]
+        path = versions[version]
         if is_early or await asyncio.to_thread(_is_being_copied, path):
             return
         self.states[version] = LOADING, ""

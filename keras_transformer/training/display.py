@@ -117,8 +117,13 @@ class TrainingDisplay:
         logger.info(
             "step %d/%d  loss %.3f  perplexity %.2f  gradient %.2f  %s target "
             "tokens/s%s",
-            *(now.step, self.steps, loss, perplexity, norm),
-            *(f"{speed:,.0f}", ending),
+            now.step,
+            self.steps,
+            loss,
+            perplexity,
+            norm,
+            f"{speed:,.0f}",
+            ending,
         )
         # Keras has already counted the last update, perhaps on each replica.
         updates = tf.convert_to_tensor(self.model.optimizer.iterations)
@@ -156,7 +161,10 @@ def warn_of_warm_up(schedule: TransformerSchedule, steps: int) -> None:
             "%d, where the learning rate still rises: train for longer or, in "
             "another `run_dir`, with `warmup_steps` %d and "
             "`learning_rate_scale` %.3g, which keeps the highest rate.",
-            *(steps, warmup, shorter, scale),
+            steps,
+            warmup,
+            shorter,
+            scale,
         )
 
 

@@ -263,15 +263,19 @@ def _describe(training: Training, limits: Sequence[str]) -> None:
         logger.info(
             "%s is finished: %d updates in %.1f minutes. It goes on with a "
             "higher %s.",
-            *(training.session.run_dir, start.step, start.seconds / 60),
+            training.session.run_dir,
+            start.step,
+            start.seconds / 60,
             " and ".join(f"`{name}`" for name in limits),
         )
         return
     replicas = model.distribute_strategy.num_replicas_in_sync
     logger.info(
         "%s: %s parameters, %d replica%s.",
-        *(training.run.preset, f"{model.count_params():,}"),
-        *(replicas, "s" if replicas > 1 else ""),
+        training.run.preset,
+        f"{model.count_params():,}",
+        replicas,
+        "s" if replicas > 1 else "",
     )
     if start.step:
         logger.info("Resuming after update %d.", start.step)
@@ -344,8 +348,12 @@ class Writer:
         self.history = history.History(run_dir, start.step)
         self.guard = Guard(run_dir, model, training.plan, training.tokenizer)
         self.display = TrainingDisplay(
-            *(model, start, self.history, run.training.steps),
-            *(training.session.minutes, schedule_of(run)),
+            model,
+            start,
+            self.history,
+            run.training.steps,
+            training.session.minutes,
+            schedule_of(run),
         )
 
     def after_step(self, now: Progress, logs: Mapping[str, Any]) -> Progress:
@@ -375,8 +383,11 @@ class Writer:
         self.guard.check(now.step)
         layout.check_lock(self.run_dir)
         path = checkpoints.save_checkpoint(
-            *(self.run_dir, self.model, now),
-            *(self.recipe.keep_checkpoints, is_temporary),
+            self.run_dir,
+            self.model,
+            now,
+            self.recipe.keep_checkpoints,
+            is_temporary,
         )
         logger.info("Wrote %s", path)
         self.saved = now

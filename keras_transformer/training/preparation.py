@@ -76,7 +76,8 @@ def prepare(session: Session) -> Prepared:
     batches = validation_batches(
         validation,
         min(recipe.batch_tokens, VALIDATION_TOKENS),
-        *(run.longest_source, run.validation_split),
+        run.longest_source,
+        run.validation_split,
         run.search.max_extra_length,
     )
     watched = _watched(run, session)
@@ -279,7 +280,9 @@ def _tell_what_differs(
         if (now := machine.get(name)) != value:
             logger.info(
                 "The last session had `%s` %s, this one has %s.",
-                *(name, value or "without a limit", now or "no limit"),
+                name,
+                value or "without a limit",
+                now or "no limit",
             )
     if run.plan not in (None, plan):
         why = "its token records were made again from a text that has changed"
@@ -289,12 +292,15 @@ def _tell_what_differs(
         logger.warning(
             "%s goes on with other batches than it began with, since %s, so it "
             "will not end with the weights of an uninterrupted training.",
-            *(run_dir, why),
+            run_dir,
+            why,
         )
     elif run.version != __version__:
         logger.info(
             "%s began with version %s, this is %s.",
-            *(run_dir, run.version, __version__),
+            run_dir,
+            run.version,
+            __version__,
         )
 
 
@@ -318,9 +324,14 @@ def _describe(run: RunConfig, plan: BatchPlan, validated: int) -> None:
     logger.info(
         "%s: %d training pairs, batches: %d of up to %d tokens a side, padding "
         "%.1f %%; %d pairs dropped as longer than %d tokens, %d as empty.",
-        *(run.corpus, len(train), len(plan), largest),
-        *(100 * plan.padding_waste(), train.dropped),
-        *(recipe.max_length, train.empty),
+        run.corpus,
+        len(train),
+        len(plan),
+        largest,
+        100 * plan.padding_waste(),
+        train.dropped,
+        recipe.max_length,
+        train.empty,
     )
     share = recipe.validation_share
     held_out = f", held out of {run.train_split}" if share else ""

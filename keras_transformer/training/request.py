@@ -266,7 +266,9 @@ def session_of_begun(begun: RunConfig, session: Session) -> Session:
             "The text in %s has another size, time, weight or tag than %s "
             "began with; the run goes on with %s. To train on the new one, "
             "give another `run_dir` (`init_from` takes the weights over).",
-            *(corpus.name if corpus else name, run_dir, rest),
+            corpus.name if corpus else name,
+            run_dir,
+            rest,
         )
         corpus = None
     if corpus:  # It may have moved.

@@ -194,7 +194,9 @@ class Validation:
             logger.error(
                 "%s  could not be validated, which changes nothing in the "
                 "training: %s: %.300s",
-                *(what, type(error).__name__, error),
+                what,
+                type(error).__name__,
+                error,
             )
             return None
         translations = [hypotheses[0].text for hypotheses in best]
@@ -204,9 +206,13 @@ class Validation:
         logger.info(
             "%s  validation loss %.3f  perplexity %.2f  accuracy %.1f %%  "
             "BLEU %.1f (greedy, %d sentences, %s)",
-            *(what, figures["loss"], figures["perplexity"]),
-            *(100 * figures["token_accuracy"], bleu.value),
-            *(len(translations), bleu.signature),
+            what,
+            figures["loss"],
+            figures["perplexity"],
+            100 * figures["token_accuracy"],
+            bleu.value,
+            len(translations),
+            bleu.signature,
         )
         shown = self.measured % len(translations)
         self.measured += 1
@@ -323,8 +329,12 @@ def validation_batches(
         logger.warning(
             "%s: %d of %d pairs are cut in every validation, after %d tokens "
             "of the source and %d of the target: line %s.",
-            *(split, is_long.sum(), len(is_long)),
-            *(longest_source, longest_target, numbered(is_long)),
+            split,
+            is_long.sum(),
+            len(is_long),
+            longest_source,
+            longest_target,
+            numbered(is_long),
         )
     return batches.map(
         lambda inputs, target: (

@@ -87,12 +87,12 @@ def read_pairs(
     target = tokenizer.target.tokenize(pairs[1])
     longest = tf.maximum(source.row_lengths(), target.row_lengths()).numpy()
     planned = batches(np.arange(len(longest)), longest, longest, batch_tokens)
-    found: dict[int, tuple] = {}
+    results: dict[int, tuple] = {}
     sides, pad_id = (source, target), tokenizer.ids.pad
     for rows, result in Batching().run(graph, sides, planned, pad_id):
         of_rows = zip(*(x.numpy() for x in result), strict=True)
-        found.update(zip(rows, of_rows, strict=True))
-    return [found[row] for row in range(len(longest))]
+        results.update(zip(rows, of_rows, strict=True))
+    return [results[row] for row in range(len(longest))]
 
 
 def align_words(

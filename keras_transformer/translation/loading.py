@@ -35,5 +35,5 @@ def load(runs: Runs, weights: Weights) -> Translator:
     weights = dataclasses.replace(weights, chosen=chosen)
     sides = run.source_lang, run.target_lang
     return Translator(
-        *(models, tokenizer, run.search, *sides), frozen, words, weights
+        models, tokenizer, run.search, *sides, frozen, words, weights
     )

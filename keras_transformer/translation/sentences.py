@@ -76,31 +76,31 @@ class Splitter:
         end = _start(text)
         while piece := _NEXT.search(text, end):
             begin, end = piece.span()
-            found = [
+            spans = [
                 Span(begin + start, begin + stop)
                 for start, stop in self._in_line(piece[0])
             ]
             is_last = end == len(text) or _LINE_END.match(text, end)
-            if not is_last and len(found) > 1:
-                end = found.pop().start  # It may go on.
+            if not is_last and len(spans) > 1:
+                end = spans.pop().start  # It may go on.
             elif not is_last:
                 end = _best_cut(text, begin, end)
-                found = [Span(begin, begin + len(text[begin:end].rstrip()))]
-            yield from found
+                spans = [Span(begin, begin + len(text[begin:end].rstrip()))]
+            yield from spans
 
     def _in_line(self, text: str) -> Iterator[tuple[int, int]]:
         """Find the places of the sentences of a line, or of a part of one."""
         # sentencex 1.0.32 panics at "A\u00a0. B": it takes every space to be
         # one byte long.
         plain = re.sub(r"\s", " ", text)
-        position, found = 0, list[tuple[int, int]]()
+        position, spans = 0, list[tuple[int, int]]()
         found_by = self._segment(plain)
         for part in (x for each in found_by for x in _OTHER_END.split(each)):
             begin = position + len(part) - len(part.lstrip())
             end = position + len(part.rstrip())
             position += len(part)
             # sentencex leaves closing brackets to the next sentence.
-            while found and begin == found[-1][1] and begin < end:
+            while spans and begin == spans[-1][1] and begin < end:
                 if _is_closing(plain, begin):
                     begin += 1
                 elif _NUMBER.match(plain, begin - 2) or (
@@ -110,11 +110,11 @@ class Splitter:
                     begin = end
                 else:
                     break
-                found[-1] = found[-1][0], begin
+                spans[-1] = spans[-1][0], begin
             begin += len(plain[begin:end]) - len(plain[begin:end].lstrip())
             if begin < end:
-                found.append((begin, end))
-        yield from found
+                spans.append((begin, end))
+        yield from spans
 
     def halves(self, text: str, span: Span) -> tuple[Span, Span] | None:
         """Cut a span between the words nearest to its middle, if it can."""
@@ -177,7 +177,7 @@ class Splitter:
             if batching.progress:
                 batching.progress(done * len(texts) // total, len(texts))
 
-        found, truncated = search_texts(
+        results, truncated = search_texts(
             [
                 tag_of(text) + text[slice(*span)]
                 for text, spans in of_texts
@@ -186,7 +186,7 @@ class Splitter:
             batching=dataclasses.replace(batching, progress=tell),
         )
         whole, are_cut = [], []
-        best = zip(found, truncated, strict=True)
+        best = zip(results, truncated, strict=True)
         for text, spans in of_texts:
             of_text = list(itertools.islice(best, len(spans)))
             parts = [hypotheses[0].text for hypotheses, _ in of_text]
@@ -200,14 +200,14 @@ def tag_of(text: str) -> str:
 
     No sentence of the text has it: put it before each.
     """
-    found = _TAG.match(text)
-    return f"{found[1]} " if found else ""
+    tag = _TAG.match(text)
+    return f"{tag[1]} " if tag else ""
 
 
 def _start(text: str) -> int:
     """Find where a text begins after its tag."""
-    found = _TAG.match(text)
-    return found.end() if found else 0
+    tag = _TAG.match(text)
+    return tag.end() if tag else 0
 
 
 def check_alone(**others: bool) -> None:
@@ -223,14 +223,14 @@ def check_alone(**others: bool) -> None:
 def _best_cut(text: str, begin: int, end: int) -> int:
     """Find where to cut a clause without an end: the best place, the last."""
     for place in (r"\s", r"[^\w\s]"):
-        found = [
+        cuts = [
             m.end()
             for m in re.finditer(place, text[begin:end])
             if not _is_mark(m[0])
         ]
         # Not so early that pieces of a word or two are left.
-        if found and found[-1] > (end - begin) // 2:
-            return begin + found[-1]
+        if cuts and cuts[-1] > (end - begin) // 2:
+            return begin + cuts[-1]
     # A letter has few marks; of nothing but marks, the end will do.
     places = range(end, (begin + end) // 2, -1)
     return next((i for i in places if not _is_mark(text[i])), end)

@@ -249,7 +249,10 @@ def warn_of_cuts(
     if are_cut.any():
         logger.warning(
             "Cut %d of %d texts after %d tokens: number %s.",
-            *(are_cut.sum(), len(are_cut), longest, numbered(are_cut, first)),
+            are_cut.sum(),
+            len(are_cut),
+            longest,
+            numbered(are_cut, first),
         )
 
 
@@ -259,7 +262,9 @@ def warn_of_none(without: list[bytes], count: int) -> None:
         "The search allows no translation of %d of %d texts, such as %r, "
         "and theirs are empty; loosen `no_repeat_ngram`, `min_length`, "
         "`no_unknown` or `shortlist`.",
-        *(len(without), count, without[0].decode()[:60]),
+        len(without),
+        count,
+        without[0].decode()[:60],
     )
 
 
@@ -287,7 +292,7 @@ def _looks_like_several(text: str) -> bool:
             for each in unicodedata.normalize("NFC", text)
         )
     # The pattern takes a small letter such as ü for a capital.
-    return any(not found[0][-1].islower() for found in _TWO.finditer(text))
+    return any(not match[0][-1].islower() for match in _TWO.finditer(text))
 
 
 def batches(
@@ -313,11 +318,11 @@ def batches(
         parallel: Batches searched at the same time.
     """
     rows = rows[np.argsort(-lengths[rows], kind="stable")]
-    found = _fill(rows, lengths, costs, batch_tokens)
+    batches = _fill(rows, lengths, costs, batch_tokens)
     # If there are many, the last ones are the shortest and soon done.
-    if parallel == 1 or not 0 < len(found) <= _MANY * parallel:
-        return found
-    count = -(-len(found) // parallel) * parallel
+    if parallel == 1 or not 0 < len(batches) <= _MANY * parallel:
+        return batches
+    count = -(-len(batches) // parallel) * parallel
     share = lengths[rows].sum() / count
     return _fill(rows, lengths, costs, batch_tokens, share)
 
@@ -330,14 +335,14 @@ def _fill(
     share: float = np.inf,
 ) -> list[np.ndarray]:
     """Cut sorted rows where the budget, or a share of all lengths, is full."""
-    found = []
+    batches = []
     while len(rows):
         count = batch_tokens // int(costs[rows[0]])
         full = int(np.searchsorted(np.cumsum(lengths[rows[:count]]), share))
         count = max(1, min(count, full + 1))
-        found.append(rows[:count])
+        batches.append(rows[:count])
         rows = rows[count:]
-    return found
+    return batches
 
 
 def results(

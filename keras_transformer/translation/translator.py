@@ -226,7 +226,7 @@ class Translator:
         search = self.search_with(
             n_best=1 if n_best is None else n_best, **options
         )
-        found, truncated = self.search_texts(
+        results, truncated = self.search_texts(
             texts,
             search,
             Batching(batch_tokens, parallel, progress),
@@ -236,8 +236,8 @@ class Translator:
         if truncated.any():
             warn_of_cuts(truncated, search.max_source_length)
         if n_best is not None:
-            return found
-        return [hypotheses[0].text for hypotheses in found]
+            return results
+        return [hypotheses[0].text for hypotheses in results]
 
     def search_texts(
         self,
@@ -277,10 +277,10 @@ class Translator:
         if search.sampling:
             of_texts = tf.constant(encoded, tf.string)
             inputs["seeds"] = seeds(of_texts, search.sampling)
-        found = [[Hypothesis("", 0.0)] for _ in encoded]  # Of blank ones.
+        results = [[Hypothesis("", 0.0)] for _ in encoded]  # Of blank ones.
         waiting = np.flatnonzero(lengths > len(tokenizer.ids.blank))
         if not len(waiting):
-            return found, truncated.numpy()
+            return results, truncated.numpy()
         parallel = batching.searches(self.id_model.models, len(waiting))
         costs = np.maximum(lengths, limits)
         for rows, result in batching.run(
@@ -293,13 +293,13 @@ class Translator:
         ):
             best = (x.numpy() for x in texts_of(tokenizer, result, search))
             for row, *of_row in zip(rows, *best, strict=True):
-                found[row] = hypotheses(*of_row)
+                results[row] = hypotheses(*of_row)
         without = [
-            encoded[row] for row in waiting if found[row][0].score == -np.inf
+            encoded[row] for row in waiting if results[row][0].score == -np.inf
         ]
         if without:
             warn_of_none(without, len(encoded))
-        return found, truncated.numpy()
+        return results, truncated.numpy()
 
     def _by_sentences(
         self,
@@ -320,8 +320,8 @@ class Translator:
             (text.decode() for text in texts),
             batching,
         )
-        found = [[Hypothesis(text, math.nan)] for text in whole]
-        return found, np.array(are_cut, bool)
+        hypotheses = [[Hypothesis(text, math.nan)] for text in whole]
+        return hypotheses, np.array(are_cut, bool)
 
     def _search_graph(
         self, search: Search, names: tuple[str, ...]
@@ -426,14 +426,14 @@ class Translator:
         alpha = tf.constant(search.length_penalty, tf.float32)
         penalty = tf.TensorSpec([], tf.float32)
         score = self.graph("score", self.id_model.score_ids, IDS, IDS, penalty)
-        found = read_pairs(
+        scores = read_pairs(
             self,
             lambda *ids: score(*ids, alpha),
             pairs,
             None,
             batch_tokens,
         )
-        return [float(score) for score, _ in found]
+        return [float(score) for score, _ in scores]
 
     def attention(
         self,
@@ -486,8 +486,8 @@ class Translator:
 
         pairs = pairs_as_bytes(sources=sources, targets=targets)
         look = self.id_model.mean_attention_ids
-        found = attended(self, look, pairs, max_source_length, batch_tokens)
-        means = [weights for *_, weights in found]
+        of_pairs = attended(self, look, pairs, max_source_length, batch_tokens)
+        means = [weights for *_, weights in of_pairs]
         languages = self.source_lang, self.target_lang
         return align_pairs(means, self.tokenizer, pairs, languages)
 

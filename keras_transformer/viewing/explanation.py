@@ -145,11 +145,11 @@ class Explanation:
 
     def path(self, node: int) -> list[int]:
         """List the nodes from the first piece to `node`."""
-        found = []
+        steps = []
         while node >= 0:
-            found.append(node)
+            steps.append(node)
             node = self.nodes[node].parent
-        return found[::-1]
+        return steps[::-1]
 
     def attention(self, hypothesis: int = 0) -> HypothesisAttention:
         """Return all attention of a hypothesis, by its rank from 0."""
@@ -274,12 +274,12 @@ class Explanation:
         self, kind: str, hypothesis: int
     ) -> tuple[list[str], list[str], np.ndarray]:
         """Return the attending pieces, the attended ones, and the weights."""
-        found = self.attention(hypothesis)
-        source, target = found.source_pieces, found.target_pieces
+        attention = self.attention(hypothesis)
+        source, target = attention.source_pieces, attention.target_pieces
         panels = {
-            "encoder": (source, source, found.encoder),
-            "decoder": (target, found.target_in, found.decoder),
-            "cross": (target, source, found.cross),
+            "encoder": (source, source, attention.encoder),
+            "decoder": (target, attention.target_in, attention.decoder),
+            "cross": (target, source, attention.cross),
         }
         if kind not in panels:
             raise ValueError(

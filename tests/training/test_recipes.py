@@ -76,7 +76,7 @@ def test_a_recipe_of_a_parser_is_its_preset(recipe, tmp_path, monkeypatch):
     assert (run.source_lang, run.target_lang) == ("sentence", "tree")
     assert run.corpus == str(text)
     assert run.symbols == ("▁(S", "▁)S")
-    assert args.run_dir == pathlib.Path("runs", recipe)
+    assert pathlib.Path(args.run_dir) == pathlib.Path("runs", recipe)
 
 
 def test_the_recipe_for_few_pairs_takes_any_corpus():
@@ -156,7 +156,7 @@ def test_a_recipe_has_the_papers_numbers(recipe):
     assert run.corpus == f"tfds:wmt14_translate/{recipe[9:11]}-en"
     assert run.train_split == "train"
     assert run.validation_split == "validation"
-    assert args.run_dir == pathlib.Path("runs", recipe)
+    assert pathlib.Path(args.run_dir) == pathlib.Path("runs", recipe)
 
 
 def test_the_readme_shows_what_the_recipes_hold():
