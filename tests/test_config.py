@@ -67,10 +67,10 @@ def test_a_checkpoint_is_due_by_updates_or_by_the_clock():
 
 
 def test_what_is_no_run_directory_is_named(tmp_path):
-    with pytest.raises(UserError, match=f"{tmp_path}/config"):
+    with pytest.raises(UserError, match=re.escape(f"{tmp_path}/config")):
         RunConfig.load(tmp_path)
     (tmp_path / "saved_model.pb").touch()
-    with pytest.raises(UserError, match=f"{tmp_path}, an export"):
+    with pytest.raises(UserError, match=re.escape(f"{tmp_path}, an export")):
         RunConfig.load(tmp_path)
 
 

@@ -257,6 +257,7 @@ def test_a_page_of_another_site_makes_the_model_do_nothing(model):
 def test_a_mistake_of_ours_is_a_500_and_no_text_goes_to_the_log(
     held, model, caplog
 ):
+    server_module._log_once.cache_clear()
     model.error = ValueError(f"cannot translate {SECRET}")
     with caplog.at_level(logging.DEBUG):
         answer = httpx.post(held.url + PREDICT, json={"inputs": [SECRET]})

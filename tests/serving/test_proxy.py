@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import subprocess
@@ -25,11 +26,14 @@ BODY = json.dumps({"inputs": ["Hund"]}).encode()
 pytestmark = pytest.mark.example
 
 
+def lacks(what):
+    (pytest.fail if os.environ.get("CI") else pytest.skip)(what)
+
+
 def nginx():
     found = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if not found:
-        missing = "No nginx was found; install it with: make programs"
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
+        lacks("No nginx was found; install it with: make programs")
     return found
 
 
@@ -117,33 +121,43 @@ def test_one_address_cannot_take_all_connections(proxied):
 
 # A root that nobody can write to, with a new /tmp.
 READ_ONLY = """
-mount --make-rprivate / && mount --bind "$1" /srv && mount -t tmpfs tmpfs /tmp
-mount -o remount,ro,bind / && ! touch /a 2>/dev/null && shift && exec "$@"
+mount --make-rprivate / && mount --bind -o ro "$1" /srv &&
+mount -t tmpfs tmpfs /tmp && mount -o remount,ro,bind / &&
+! touch /a && ! touch /srv/a && shift && exec "$@"
 """
 
 
-def test_the_server_starts_where_only_tmp_can_be_written(exported):
+@pytest.mark.parametrize("what", ["export", "run"])
+def test_the_server_starts_where_only_tmp_can_be_written(
+    tmp_path, exported, small_run, what
+):
     text = (EXAMPLES / "compose.embedded.yaml").read_text()
     services = yaml.safe_load(text)["services"]
     assert "ports" not in services["translator"]
     for service in services.values():
         assert (service["read_only"], service["tmpfs"]) == (True, "/tmp")
-    unshared = ["unshare", "--mount", "sh", "-ec"]
+    unshared = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec"]
     if subprocess.run([*unshared, "mount --make-rprivate /"]).returncode:
-        pytest.skip("This machine allows no namespaces.")
+        lacks("This machine allows no namespaces.")
     if ROOT.is_relative_to("/tmp"):
-        pytest.skip("The new /tmp would hide the package.")
-    command = [*unshared, READ_ONLY, "sh", exported.parent, sys.executable]
+        lacks("The new /tmp would hide the package.")
+    served = exported.parent if what == "export" else small_run
+    command = [*unshared, READ_ONLY, "sh", served, sys.executable]
     command += ["-m", "keras_transformer", "serve", "/srv", "--port", "0"]
-    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True
-    )
+    # Whatever else is mounted here can be written, so nothing leads there.
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    env |= {"HOME": "/nonexistent", "TMPDIR": "/tmp"}
+    log = tmp_path / "log"
+    with log.open("w") as file:
+        process = subprocess.Popen(command, cwd="/", env=env, stderr=file)
     try:
-        line = process.stderr.readline()
-        assert "Serving at" in line
-        url = line.strip().rpartition(" ")[2]
-        assert httpx.get(f"{url}/health").status_code == 200
+
+        def url():
+            assert process.poll() is None, log.read_text()
+            return re.search(r"Serving at (\S+)\n", log.read_text())
+
+        until(url, 120)
+        assert httpx.get(f"{url()[1]}/health").status_code == 200
     finally:
         process.kill()
-        process.communicate()
+        process.wait()

@@ -4,8 +4,8 @@ import asyncio
 import time
 
 
-def until(condition):
-    end = time.monotonic() + 20
+def until(condition, seconds=20):
+    end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.005)

@@ -153,11 +153,12 @@ def test_a_signal_where_there_are_no_steps_ends_at_once(number, code):
         try:
             with Stop().listening():
                 os.kill(os.getpid(), number)
-                os._exit(1)
         except KeyboardInterrupt:
             os._exit(130)
         except SystemExit as end:
             os._exit(end.code)
+        finally:
+            os._exit(1)
     _, status = os.waitpid(process, 0)
     assert os.waitstatus_to_exitcode(status) == code
 
