@@ -62,7 +62,10 @@ def main(argv=None) -> int:
             subprocess.run(command, check=True)
         found = [answers(python, export) for export in expected]
         pairs = zip(found, expected.values(), strict=True)
-        print_row(version, *("yes" if x == y else x for x, y in pairs))
+        print_row(
+            version,
+            *("yes" if isinstance(x, list) and x == y else x for x, y in pairs),
+        )
     return 0
 
 

@@ -238,7 +238,7 @@ class TrainingConfig:
     patience: int | None = setting(
         None,
         "end the training after N validations in a row without improvement, "
-        "and keep the best weights; off if not given",
+        "and keep the best weights; off if not given, 5 in a fine-tuning",
         metavar="N",
         may_change=True,
     )

@@ -45,8 +45,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--run-dir",
         type=pathlib.Path,
         help="serve this run instead; it is first exported to "
-        "RUN_DIR/exported, unless that is up to date, or if RUN_DIR is "
-        "read-only to a temporary folder",
+        "RUN_DIR/exported, unless that is up to date, or to a temporary "
+        "folder if RUN_DIR is read-only",
     )
     flags.add(parser, [WEIGHTS[name] for name in ("ensemble", "ensemble_mean")])
     add("--host", default="127.0.0.1", help="default: %(default)s")
@@ -117,7 +117,10 @@ def run(args: argparse.Namespace) -> None:
     # This takes seconds, and a misspelt argument need not wait for it.
     command_line.quiet_tensorflow()
     # What other libraries log may hold a client's text.
-    logging.getLogger("keras_transformer").setLevel(logging.INFO)
+    logger = logging.getLogger("keras_transformer")
+    logger.setLevel(logging.INFO)
+    # It names characters of texts.
+    logger.addFilter(lambda record: record.module != "tokenizer")
     logging.getLogger().setLevel(logging.CRITICAL)
     from keras_transformer.serving import server
     from keras_transformer.serving.batcher import Batcher
@@ -129,8 +132,7 @@ def run(args: argparse.Namespace) -> None:
     if run is not None:
         folder = args.run_dir / EXPORTED
         if not os.access(args.run_dir, os.W_OK):
-            log = logging.getLogger("keras_transformer")
-            log.info("%s is read-only: exporting elsewhere.", args.run_dir)
+            logger.info("%s is read-only: exporting elsewhere.", args.run_dir)
             kept = tempfile.TemporaryDirectory()  # Until the server ends.
             folder = pathlib.Path(kept.name)
         keep_exported(run, folder)
@@ -200,8 +202,9 @@ def _served_run(args: argparse.Namespace) -> "Run | None":
     if not any(args.exported.glob("*/saved_model.pb")):
         raise UserError(
             "Expected the folder of all versions of an export, with folders "
-            f"such as 1 that hold a saved_model.pb, found none in "
-            f"{args.exported}; write one with keras-transformer export."
+            f"such as 1 that hold a saved_model.pb, received {args.exported}; "
+            "give the folder above if that is a version, or write one with "
+            "keras-transformer export."
         )
     return None
 

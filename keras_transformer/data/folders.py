@@ -10,11 +10,11 @@ from keras_transformer.data.lines import PACKED, read_texts
 from keras_transformer.data.texts import Corpus, Pair, State, some
 from keras_transformer.machine import files
 
-_IN_PYTHON = "give the table as `corpus` in Python, read with pandas."
+_IN_PYTHON = "give the table in Python, as corpus=pandas."
 # What to do with pairs in other formats.
 OTHER_FORMATS = {
-    ".csv": f"{_IN_PYTHON}read_csv",
-    ".xlsx": f"{_IN_PYTHON}read_excel",
+    ".csv": f"{_IN_PYTHON}read_csv(…)",
+    ".xlsx": f"{_IN_PYTHON}read_excel(…)",
     ".tmx": "read its pairs in Python, as the guide to corpora shows",
 }
 

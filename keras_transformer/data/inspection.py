@@ -33,11 +33,11 @@ LEFTOVERS = {
         "decode with html.unescape, twice if there is &amp;",
     ),
     "tags": (r"</\w+>|<\w+ [^<>]*=[^<>]*>|<(?:br|p) ?/?>", "remove them"),
-    # UTF-8 read as Latin-1 or Windows-1252.
     "tokenisation": (
         r"\w{1,20} (?:[,.](?=\s)|@-@)",
         "detokenise with sacremoses",
     ),
+    # UTF-8 read as Latin-1 or Windows-1252.
     "mojibake": ("[ÃÐ][\x80-\xbfŸ„œ]|Â[\xa0-\xbf]|â€|\ufffd", "mend with ftfy"),
 }
 _SUSPECT = re.compile("[&<ÃÐÂ\ufffd]|â€| [,.@]")

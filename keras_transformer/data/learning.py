@@ -176,7 +176,7 @@ def _rare_characters(lines: Iterable[str], most: int) -> dict[int, str]:
     }
     if missing := len({*letters} - kept):
         size = RESERVED_PIECES + math.ceil(len(letters) / MOST_LETTERS)
-        said = "%d everyday letters get no piece; %d pieces would have them."
+        said = "%d everyday letters get no piece; a vocabulary of %d has room."
         logger.info(said, missing, size)
     return dict.fromkeys(map(ord, counts.keys() - kept), " ")
 
@@ -189,7 +189,7 @@ def _train(lines: Iterator[str], **extra: Any) -> bytes:
     def watched() -> Iterator[str]:
         try:
             yield from lines
-        except (Exception, KeyboardInterrupt) as error:
+        except BaseException as error:
             raised.append(error)
             raise
 

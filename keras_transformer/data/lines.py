@@ -73,7 +73,7 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[str]:
         *whole, rest = (rest + text).split("\n")
         for line in whole:
             yield line.removesuffix("\r")
-        if len(rest) > _LONGEST:
+        if len(rest) > _LONGEST and "\r" not in rest:
             raise UserError(
                 f"Expected lines of text in {name}, received more than "
                 f"{_LONGEST:,} characters without a line end; break them."

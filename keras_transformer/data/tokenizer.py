@@ -5,8 +5,9 @@ the graph, so that a SavedModel takes and returns text.
 
 Text is composed (`data.learning`), runs of spaces become one, and those at
 either end are removed. A source is read generously (`data.source_reading`);
-a target survives `detokenize(target.tokenize(text))` unchanged: a character
-without a piece is spelled in bytes. Bytes that are not UTF-8 become U+FFFD.
+a target survives `detokenize(target.tokenize(text))` unchanged, but for U+FFFD
+at its end: a character without a piece is spelled in bytes. Bytes that are not
+UTF-8 become U+FFFD.
 """
 
 import collections

@@ -137,8 +137,8 @@ def check_size(model: ModelConfig, size: int, path: object) -> None:
     if (count := parameters(model)) > size / 2:  # In float32: a quarter.
         raise UserError(
             f"The settings describe a model of {count:,} parameters, but "
-            f"{path} is too small to hold the half; restore the one or the "
-            "other."
+            f"{path} is too small to hold even half of them; restore "
+            "config.json or the weights."
         )
 
 

@@ -156,7 +156,7 @@ def names_of(host: str, others: Sequence[str] = ()) -> list[str]:
 
 
 def log_lost(loop: asyncio.AbstractEventLoop, context: dict) -> None:
-    """Log an error that nobody waited for, as asyncio would in all detail."""
+    """Log once an error that nobody waited for, without its texts."""
     if "exception" in context:
         _log_once(f"A task ended because of {_mistake(context['exception'])}")
 

@@ -6,6 +6,7 @@ its requests before its memory is freed.
 """
 
 import asyncio
+import gc
 import logging
 import os
 import pathlib
@@ -219,7 +220,13 @@ class Versions:
         self.states[old.version] = UNLOADING, ""
         logger.info("Version %d takes over from %d", version, old.version)
         # Once the last request lets go of it, its memory is free.
-        weakref.finalize(old, self.states.__setitem__, old.version, (END, ""))
+        weakref.finalize(old, self._end, old.version)
+        del old
+        await asyncio.to_thread(gc.collect)  # Refused requests hold it.
+
+    def _end(self, version: int) -> None:
+        if version != self.current.version:  # It may be served again.
+            self.states[version] = END, ""
 
     def _load(self, path: pathlib.Path) -> ServedModel:
         try:

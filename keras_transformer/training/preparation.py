@@ -93,13 +93,16 @@ def fitted(session: Session, run: RunConfig, epoch: int) -> RunConfig:
     if not run.initial or layout.has_begun(session.run_dir):
         return run
     given, recipe = session.settings, run.training
-    source = RunConfig.load(run.initial["run_dir"]).training
-    steps = given.get("steps", min(recipe.steps, 100 * epoch))
+    source_dir = run.initial["run_dir"]
+    source = RunConfig.load(source_dir).training
+    result = averaging.final_result(source_dir)
+    made = result.step if result and result.step else source.steps
+    steps = given.get("steps", min(made, 100 * epoch))
     every, warmup = max(steps // 30, 1), max(steps // 10, 1)
     chosen = {"steps": steps, "patience": 5}
     chosen["validation_steps"] = min(recipe.validation_steps, every)
     if not {"warmup_steps", "learning_rate_scale"} & given.keys():
-        scale = source.learning_rate_scale * (warmup / source.steps) ** 0.5
+        scale = source.learning_rate_scale * (warmup / made) ** 0.5
         chosen |= {"warmup_steps": warmup, "learning_rate_scale": scale}
     known = {name: given[name] for name in chosen.keys() & given.keys()}
     training = dataclasses.replace(recipe, **{**chosen, **known})

@@ -297,14 +297,12 @@ def caution(
     bleu: float, references: Iterable[str], tokenize: str = "13a"
 ) -> str | None:
     """Say if BLEU, which counts four words, tells nothing of such texts."""
-    words, references = (
-        sacrebleu.BLEU(tokenize=tokenize).tokenizer,
-        [*references],
-    )
+    words = sacrebleu.BLEU(tokenize=tokenize).tokenizer
+    references = [*references]
     if sum(text.endswith(" .") for text in references) > len(references) / 2:
         return (
-            "The references look tokenised, so BLEU does not compare with "
-            "other figures; detokenise the corpus."
+            "The references look tokenised, so BLEU cannot be compared "
+            "with published scores; detokenise the corpus."
         )
     if all(len(words(text).split()) < 4 for text in references):
         return (
