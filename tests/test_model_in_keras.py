@@ -76,6 +76,15 @@ def test_a_model_exports_and_answers_the_same(tmp_path, fitted):
         np.testing.assert_allclose(logits, expected, 1e-5, 1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
+def test_a_model_exports_to_litert_and_answers_the_same(tmp_path, fitted):
+    path = str(tmp_path / "model.tflite")
+    fitted.export(path, format="litert", verbose=False)
+    run = tf.lite.Interpreter(path).get_signature_runner()
+    (logits,) = run(source=SOURCE, target_in=TARGET_IN).values()
+    np.testing.assert_allclose(logits, fitted(INPUTS), 1e-4, 1e-5)
+
+
 def test_a_model_tells_its_shape_and_its_layers(fitted):
     printed = []
     fitted.summary(

@@ -54,9 +54,19 @@ def wheel(tmp_path_factory):
     return path
 
 
+TELL = """
+import atexit, os, sys
+
+@atexit.register
+def tell():
+    if package := sys.modules.get("keras_transformer"):
+        print("from", os.path.realpath(package.__file__), file=sys.stderr)
+"""
+
+
 @pytest.fixture(scope="module")
 def home(wheel, tmp_path_factory):
-    """A folder that has the wheel."""
+    """A folder that has the wheel; a process says where its package was."""
     folder = tmp_path_factory.mktemp("installed")
     run(
         *(sys.executable, "-m", "pip", "install", "--no-deps", "--no-index"),
@@ -64,6 +74,7 @@ def home(wheel, tmp_path_factory):
         cwd=folder,
         check=True,
     )
+    (folder / "sitecustomize.py").write_text(TELL)
     return folder
 
 
@@ -81,6 +92,7 @@ def trained(home, tmp_path_factory):
         home=home,
     )
     assert done.returncode == 0, done.stderr
+    assert f"from {home.resolve()}/" in done.stderr
     return folder / "run"
 
 
@@ -92,10 +104,7 @@ VERBS = {
 }
 PROGRAM = """
 import json, sys
-import keras_transformer
 from keras_transformer.__main__ import main
-
-assert keras_transformer.__file__.startswith(sys.argv[2])
 
 for verb, flags in json.loads(sys.argv[1]).items():
     assert main([verb, "--run-dir", "run", *flags]) == 0, verb
@@ -107,12 +116,13 @@ for verb, flags in json.loads(sys.argv[1]).items():
 def said(home, trained):
     """What each verb says of that run: all in one process, for one import."""
     done = run(
-        *(sys.executable, "-c", PROGRAM, json.dumps(VERBS), home),
+        *(sys.executable, "-c", PROGRAM, json.dumps(VERBS)),
         cwd=trained.parent,
         home=home,
         input="one two\n\nthree\n",
     )
     assert done.returncode == 0, done.stderr
+    assert f"from {home.resolve()}/" in done.stderr
     outputs = done.stdout.split("END OF VERB\n")[:-1]
     return dict(zip(VERBS, outputs, strict=True))
 
