@@ -287,13 +287,8 @@ class EncoderLayer(Block):
             self.attention_norm,
             training,
         )
-        x, _ = self.residual(
-            x,
-            self.feed,
-            self.feed_forward_dropout,
-            self.feed_forward_norm,
-            training,
-        )
+        dropout, norm = self.feed_forward_dropout, self.feed_forward_norm
+        x, _ = self.residual(x, self.feed, dropout, norm, training)
         return (x, scores) if return_attention_scores else x
 
 
