@@ -7,6 +7,7 @@ import sample_runs
 from translated_chunks import count_in_chunks, killed_after_a_chunk, read
 
 import keras_transformer as kt
+from keras_transformer.__main__ import main
 
 # A training of two updates, which is quickly traced.
 TINY = dict(
@@ -75,6 +76,18 @@ def test_a_killed_distillation_translates_nothing_twice(
     translated.clear()
     kt.distill(teacher, student, **request)
     assert not translated
+
+
+@pytest.mark.slow
+def test_the_verb_takes_several_teachers(teacher, corpus, tmp_path):
+    student = tmp_path / "student"
+    words = ["distill", *2 * ["--teacher", str(teacher.path)]]
+    words += ["--corpus", str(corpus), "--run-dir", str(student)]
+    for name, value in TINY.items():
+        words += [f"--{name.replace('_', '-')}", str(value)]
+    assert main(words) == 0
+    said = teacher.translator().translate(read(corpus, "train.en"))
+    assert read(student / "distilled", "train.de") == said
 
 
 def test_what_cannot_be_distilled_is_one_sentence(teacher, corpus, tmp_path):

@@ -13,7 +13,7 @@ import toy_trainings
 from toy_trainings import pairs_of
 
 import keras_transformer as kt
-from keras_transformer.config import UserError
+from keras_transformer.config import JobError, UserError
 from keras_transformer.exporting import saved_model
 from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.averaging import final_result
@@ -98,6 +98,23 @@ def test_the_same_call_again_does_nothing(run, in_memory):
     again = train(run.path, in_memory, callbacks=[count])
     assert again.path == run.path and count.batches == 0
     assert written() == before
+
+
+def test_the_same_call_again_mends_final_weights_and_makes_no_shorter_average(
+    run, in_memory, tmp_path
+):
+    moved = shutil.copytree(run.path, tmp_path / "run")
+    for path in checkpoints.list_checkpoints(moved)[:2]:  # Of six.
+        shutil.rmtree(path)
+    final = moved / "final.weights.h5"
+    before = final.stat().st_mtime_ns
+    train(moved, in_memory)
+    assert final.stat().st_mtime_ns == before
+    final.write_bytes(final.read_bytes()[:-1])
+    shutil.rmtree(moved / "checkpoints")
+    shutil.copytree(run.path / "checkpoints", moved / "checkpoints")
+    train(moved, in_memory)
+    np.testing.assert_equal(weights_of(kt.Run(moved)), weights_of(run))
 
 
 def test_an_iterator_is_read_once_whatever_is_left_to_the_text():
@@ -294,6 +311,27 @@ def test_a_callback_may_end_a_training(in_memory, tmp_path, caplog):
     # As a shell takes it.
     assert f"keras-transformer evaluate --run-dir '{run.path}', " in caplog.text
     assert final_result(run.path).step == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["on_train_batch_end", "on_train_end"])
+def test_a_run_that_was_begun_anew_gets_nothing_of_the_old_one(
+    run, in_memory, tmp_path, moment
+):
+    path = tmp_path / "run"
+
+    def begin_anew(batch=4, logs=None):
+        """As another process may do beside a training."""
+        if batch == 4 or moment == "on_train_end":
+            shutil.rmtree(path)
+            shutil.copytree(run.path, path)
+            (path / "training.lock").write_text("{}")
+
+    other = keras.callbacks.LambdaCallback(**{moment: begin_anew})
+    with pytest.raises(JobError, match="no longer belongs to this training"):
+        train(path, in_memory, callbacks=[other])
+    (path / "training.lock").unlink()
+    assert digest(path) == digest(run.path)
 
 
 @pytest.mark.slow

@@ -8,11 +8,12 @@ import subprocess
 import sys
 
 import pytest
-from verb_calls import on_one_line
+from verb_calls import ENGLISH, on_one_line, run, write_lines
 
 import keras_transformer
 from keras_transformer.__main__ import main
 from keras_transformer.commands import command_line
+from keras_transformer.runs.run_config import RunConfig
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -131,3 +132,24 @@ def test_a_hint_is_a_command_for_a_shell_and_stays_out_of_a_pipe(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     command_line.say_next("serve", pathlib.Path("my exports"))
     assert caplog.messages == ["Next: keras-transformer serve 'my exports'"]
+
+
+def test_backtranslate_pairs_a_text_and_reads_the_configuration_once(
+    run_dir, translator, tmp_path, monkeypatch
+):
+    text, made = tmp_path / "text", tmp_path / "made"
+    write_lines(text, ENGLISH[:2])
+    load, read = RunConfig.load, []
+
+    def counted(path):
+        read.append(path)
+        return load(path)
+
+    monkeypatch.setattr(RunConfig, "load", counted)
+    words = ("--text", text, "--output", made)
+    assert run("backtranslate", run_dir, *words) == 0
+    assert read == [run_dir]
+    assert (made / "train.en").read_bytes() == text.read_bytes()
+    said = (made / "train.de").read_bytes().decode().split("\n")
+    expected = map(on_one_line, translator.translate(ENGLISH[:2]))
+    assert said == [*expected, ""]

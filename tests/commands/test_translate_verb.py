@@ -124,6 +124,20 @@ def test_cells_whose_sentences_are_translated_one_by_one_stay_apart():
     assert [*rows_out(*asked, False)] == [b"x y z\n"]
 
 
+def test_sentences_of_a_line_are_translated_one_by_one(
+    run_dir, translator, tmp_path, capsysbinary, caplog
+):
+    source = tmp_path / "source.en"
+    write_lines(source, ["The dog of Mr. Cat.  Why?", "", "A dog. Barks."])
+    short = ("--beam-size", 1, "--max-length", 7)  # So that it is soon traced.
+    assert run("translate", run_dir, source, "--split-sentences", *short) == 0
+    assert "several sentences" not in caplog.text
+    texts = ["The dog of Mr. Cat.", "Why?", "A dog.", "Barks."]
+    found = translator.translate(texts, beam_size=1, max_length=7)
+    one, two, three, four = map(on_one_line, found)
+    assert rows_of(capsysbinary) == [f"{one}  {two}", "", f"{three} {four}"]
+
+
 def pharaoh(pairs):
     return " ".join(f"{source}-{target}" for source, target in pairs)
 

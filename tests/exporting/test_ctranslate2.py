@@ -201,3 +201,17 @@ def test_the_command_writes_the_model_and_prints_where(
     # Once more into the same folder.
     assert main(["export", *arguments]) == 2
     assert "exists already and is left" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "lacked, named",
+    [
+        (dict(activation="softsign"), "softsign"),
+        (dict(restriction=3), "here 3"),
+    ],
+)
+def test_what_ctranslate2_lacks_is_refused(tmp_path, lacked, named):
+    tokenizer = sample_runs.digit_tokenizer()
+    model = make_model(vocab_size=tokenizer.vocab_size, **lacked)
+    with pytest.raises(UserError, match=named):
+        ctranslate2_export.export(Translator(model, tokenizer), tmp_path / "x")

@@ -3,7 +3,7 @@
 import hostile_requests
 import numpy as np
 import pytest
-from hostile_requests import KINDS, check
+from hostile_requests import KINDS, assert_same, check
 from sample_runs import WORDS
 
 draw = np.random.default_rng(0)
@@ -19,6 +19,14 @@ TEXTS += [
 def test_every_awkward_text_is_answered(served):
     for signature in served.signatures:
         check(served.everywhere(signature, TEXTS), len(TEXTS))
+
+
+@pytest.mark.slow
+def test_every_awkward_text_is_answered_whatever_its_neighbours(served):
+    together = served.everywhere("n_best", TEXTS)
+    for row, text in enumerate(TEXTS):
+        for name, values in served.everywhere("n_best", [text]).items():
+            assert_same(values, together[name][row : row + 1])
 
 
 @pytest.mark.stands_for("hostile input")

@@ -64,6 +64,7 @@ def test_a_part_of_a_sentencepiece_model_is_named(copy_of, part):
             r"weights encoder/.* ask for \(22, 7\)",
         ),
         (dict(dropout="a"), "config.json .*its dropout .* received 'a'"),
+        (dict(activation_function="gelu"), "setting activation_function"),
         (dict(model_type="bart"), "exactly: its settings? .*model_type"),
     ],
 )
@@ -94,6 +95,7 @@ def test_weights_of_another_model_are_refused(copy_of, name, make, message):
     [
         ({"right-left": True}, "its setting right-left"),
         ({"dec-depth": 2}, "it has decoder_l3_"),
+        ({"type": "s2s"}, "exactly: its settings? .*type"),
     ],
 )
 def test_a_marian_model_of_other_settings_is_refused(copy_of, changes, message):

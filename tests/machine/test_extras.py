@@ -2,12 +2,13 @@
 
 import re
 import shlex
+import subprocess
 import sys
 import types
 from importlib import metadata
 
 import pytest
-from project_table import EXTRAS, PROJECT
+from project_table import EXTRAS, PROJECT, ROOT
 
 from keras_transformer.__main__ import parse_args
 from keras_transformer.config import UserError
@@ -85,3 +86,28 @@ def test_a_missing_package_is_one_sentence_with_the_command(
         use(tmp_path)
     said = re.fullmatch(rf".* {package}[^\n]* (pip .*)\.", str(error.value))
     assert said and is_asked_for(said[1], extra)
+
+
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+import keras_transformer
+sys.modules.update(dict.fromkeys(sys.argv[1:]))
+found = pkgutil.walk_packages(keras_transformer.__path__, "keras_transformer.")
+# The server is made of its extra.
+names = [x.name for x in found if ".serving." not in x.name]
+assert len(names) > 50
+for name in names:
+    importlib.import_module(name)
+"""
+
+
+@pytest.mark.slow
+def test_every_module_can_be_imported_without_any_extra():
+    packages = (
+        *("num2words", "tensorflow_datasets", "importlib_resources"),
+        *("matplotlib", "sentencex", "ctranslate2", "tensorflow_serving"),
+        *("starlette", "uvicorn", "prometheus_client", "icu4py"),
+        *("safetensors", "yaml"),
+    )
+    command = [sys.executable, "-c", IMPORT_ALL, *packages]
+    subprocess.run(command, check=True, cwd=ROOT)

@@ -1,5 +1,7 @@
 """Files and folders are whole or absent, whatever interrupts the writing."""
 
+import contextlib
+import errno
 import os
 import pathlib
 import signal
@@ -110,6 +112,29 @@ def test_everything_is_on_disk_before_it_gets_its_name(tmp_path, monkeypatch):
     (partial,) = seen[0]
     assert partial.startswith(".partial-")
     assert seen == [[partial], [partial], ["a"]]
+
+
+@pytest.mark.parametrize(
+    "number, is_refused, is_error",
+    [
+        (errno.EIO, pathlib.Path.is_dir, True),
+        (errno.EINVAL, pathlib.Path.is_file, True),
+        # A file system that flushes no folder is written to.
+        (errno.EINVAL, pathlib.Path.is_dir, False),
+    ],
+)
+def test_what_could_not_be_flushed_is_an_error(
+    tmp_path, monkeypatch, number, is_refused, is_error
+):
+    def fsync(descriptor):
+        if is_refused(pathlib.Path(f"/proc/self/fd/{descriptor}")):
+            raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(files.os, "fsync", fsync)
+    refused = pytest.raises(OSError, match=os.strerror(number))
+    with refused if is_error else contextlib.nullcontext():
+        files.write_text(tmp_path / "a", "text")
+    assert is_error or (tmp_path / "a").read_text() == "text"
 
 
 def test_a_link_is_followed_and_a_pipe_is_written_to(tmp_path):

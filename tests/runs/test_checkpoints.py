@@ -100,6 +100,17 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
     )
 
 
+def test_a_step_that_is_damaged_again_is_put_aside_again(run_dir):
+    damaged = run_dir / "checkpoints" / "step-000000003"
+    aside = shutil.copytree(
+        damaged, damaged.with_name(f".damaged-{damaged.name}")
+    )
+    (aside / "of-before").touch()
+    (damaged / "training.npz").write_bytes(b"")
+    assert checkpoints.restore_checkpoint(run_dir, make_tiny_model(9)).step == 2
+    assert aside.exists() and not (aside / "of-before").exists()
+
+
 def test_a_checkpoint_without_what_resuming_needs_is_an_older_one(
     tmp_path, caplog
 ):

@@ -111,3 +111,9 @@ def test_a_run_is_not_longer_than_its_learned_positions():
     for more in ({"max_length": 1024}, {"max_length": 2, "max_positions": 2}):
         assert RunConfig.from_preset(**learned, **more)
     assert RunConfig.from_preset(corpus="demo", max_length=2048)
+
+
+def test_a_source_is_cut_where_the_translator_cuts_or_training_did():
+    for longest, cut in ((100, 256), (701, 701)):
+        run = RunConfig.from_preset(corpus="demo", max_length=longest)
+        assert run.longest_source == cut

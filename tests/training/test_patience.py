@@ -17,6 +17,7 @@ from keras_transformer.runs.averaging import AVERAGE, BEST, final_result
 from keras_transformer.runs.checkpoints import (
     Progress,
     Standing,
+    find_best,
     list_checkpoints,
 )
 from keras_transformer.runs.history import History, read_history
@@ -184,6 +185,15 @@ def test_a_damaged_checkpoint_takes_no_best_weights_with_it(tmp_path):
     other = [*LOSSES[:3], *[4.2] * 7]
     assert session(tmp_path, other, saves=saves) == 10
     assert kept(tmp_path) == {4: 4.0}
+
+
+def test_damaged_best_weights_are_passed_over_with_a_word(tmp_path, caplog):
+    session(tmp_path, LOSSES)
+    path, found = find_best(tmp_path, Standing(8))
+    assert (path.name, found.step) == ("best-000000008", 8)
+    (path / "model.weights.h5").write_bytes(b"")
+    assert find_best(tmp_path, Standing(8)) is None
+    assert str(path) in caplog.text
 
 
 def test_more_patience_goes_on_with_the_same_count(tmp_path):

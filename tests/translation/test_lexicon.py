@@ -132,6 +132,20 @@ def test_what_is_no_shortlist_of_this_model_is_refused(
         lexicon.read(path, translator.tokenizer)
 
 
+def test_pieces_with_other_spaces_than_the_formats_own_stay(tmp_path):
+    class Vocabulary:
+        vocab_size = 8
+
+        def pieces(self, ids):
+            return ["<pad>", "<unk>", "<s>", "</s>", *"a ", "\xa0!", "！\u3000"]
+
+    path = tmp_path / "shortlist.tsv"
+    lexicon.write(path, np.array([[4, 5, 6, 7]] * 8), Vocabulary())
+    found = lexicon.read(path, Vocabulary())
+    words = found.words(np.array([[4]]), None).ids.numpy()
+    assert {*words} >= {4, 6, 7} and 5 not in words
+
+
 @pytest.mark.slow
 def test_ctranslate2_finds_the_same_with_the_same_map(
     translator, learn, tmp_path

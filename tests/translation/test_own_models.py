@@ -155,6 +155,12 @@ def test_a_search_follows_what_a_subclass_overrides(kind, is_slower, caplog):
     assert caplog.text.count("runs the whole target again") == is_slower
 
 
+def test_a_subclass_stays_one_in_bfloat16():
+    frozen = kt.Translator(own(Features), Letters()).freeze("bfloat16")
+    assert type(frozen.model) is Features
+    assert frozen.model.compute_dtype == "bfloat16"
+
+
 def test_a_score_is_the_sum_of_a_call_s_log_probabilities():
     target = np.array([[7, 8, 9, 3], [4, 3, 0, 0], [10, 10, 3, 0]], "int32")
     for kind in (Features, Call):

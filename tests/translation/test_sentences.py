@@ -50,6 +50,12 @@ def test_translations_take_the_places_of_their_sentences():
     )
 
 
+def test_sentences_without_a_space_between_get_one():
+    text = "你好。再见。"
+    spans = spans_of(text, "zh")
+    assert together(text, spans, ["Hello.", "Bye."], "en") == "Hello. Bye."
+
+
 def test_a_long_line_has_the_sentences_of_a_short_one():
     sentence = "The answer of Dr. Smith is four. "
     text = sentence * 1_009
