@@ -6,12 +6,21 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-from verb_calls import ENGLISH, GERMAN, SOURCES, draw_weights, run
+from verb_calls import (
+    ENGLISH,
+    GERMAN,
+    SOURCES,
+    draw_weights,
+    on_one_line,
+    run,
+    write_lines,
+)
 
 from keras_transformer.model import Transformer
 from keras_transformer.run import Run
 from keras_transformer.runs import checkpoints
 from keras_transformer.translation.model_card import ModelCard
+from keras_transformer.translation.translator import Translator
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +35,26 @@ def other(run_dir, tmp_path_factory):
     draw_weights(model, seed=11)
     checkpoints.save_checkpoint(path, model, checkpoints.Progress(11))
     return path
+
+
+@pytest.mark.slow
+def test_verbs_search_with_all_models(
+    run_dir, other, translator, source_file, tmp_path, capsys
+):
+    models = [translator.model, Run(other).translator().model]
+    both = Translator(models, translator.tokenizer, translator.search)
+    assert run("translate", run_dir, source_file, "--ensemble", other) == 0
+    found = capsys.readouterr().out.split("\n")[:-1]
+    assert found == [on_one_line(x) for x in both.translate(SOURCES)]
+    assert found != [on_one_line(x) for x in translator.translate(SOURCES)]
+
+    words = ["--ensemble", other]
+    for side, lines in (("source", ENGLISH), ("target", GERMAN)):
+        write_lines(tmp_path / side, lines)
+        words += [f"--{side}", tmp_path / side]
+    assert run("score", run_dir, *words) == 0
+    scores = np.array(capsys.readouterr().out.split(), float)
+    np.testing.assert_allclose(scores, both.score(ENGLISH, GERMAN), atol=1e-4)
 
 
 @pytest.mark.stands_for("a search with several models")

@@ -3,7 +3,10 @@
 import errno
 import json
 import os
+import shlex
 import shutil
+import subprocess
+import sys
 from unittest import mock
 
 import pytest
@@ -55,6 +58,30 @@ def test_evaluate_scores_what_it_writes_with_sacrebleu(
     assert f"{bleu.score:6.2f}  BLEU, lower-cased  nrefs:1|case:lc|" in (
         capsys.readouterr().out
     )
+
+
+@pytest.mark.slow
+def test_sacrebleus_own_command_compares_two_evaluations(
+    run_dir, tmp_path, monkeypatch, caplog
+):
+    caplog.set_level("INFO", "keras_transformer")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert run("evaluate", run_dir) == 0
+    (said,) = [x for x in caplog.messages if x.startswith("Next: ")]
+    other = shutil.copytree(run_dir / "evaluation", tmp_path / "evaluation")
+    write_lines(other / "test" / "translation.txt", GERMAN)
+    words = shlex.split(said.removeprefix("Next: "))
+    command = [word.replace("RUN/", f"{tmp_path}/") for word in words]
+    found = subprocess.run(
+        [sys.executable, "-m", *command],
+        check=True,
+        capture_output=True,
+        encoding="utf-8",
+    ).stdout
+    scores = report_of(run_dir, "test")["scores"]
+    for name in ("bleu", "chrf"):
+        assert f" {scores[name]['value']:.1f} (" in found
+    assert " 100.0 (" in found and "(p = " in found
 
 
 def test_translations_are_scored_against_every_reference(

@@ -11,6 +11,7 @@ from small_models import make_model as random_model
 from small_models import randomise
 
 from keras_transformer.config import EOS_ID, Sampling, Search
+from keras_transformer.decoding.frozen_weights import Int8Weights
 from keras_transformer.decoding.id_model import IdModel
 
 VOCAB = 11
@@ -122,6 +123,18 @@ def test_a_model_with_itself_finds_what_it_finds_alone(
     )
     np.testing.assert_array_equal(found.ids, expected.ids)
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_an_ensemble_has_weights_in_8_bits_too():
+    models = unlike_models()[:2]
+    options = Search(beam_size=3, max_extra_length=5)
+    expected, found = (
+        search(IdModel(models, *frozen), SOURCE, options).scores
+        for frozen in ([], [Int8Weights(*models)])
+    )
+    np.testing.assert_allclose(found, expected, atol=0.1)
+    assert not np.array_equal(found, expected)
 
 
 def test_what_is_no_ensemble_is_refused():

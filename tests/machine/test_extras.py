@@ -1,5 +1,6 @@
 """A missing package of an extra is a sentence with the command."""
 
+import logging
 import re
 import shlex
 import subprocess
@@ -9,11 +10,12 @@ from importlib import metadata
 
 import pytest
 from project_table import EXTRAS, PROJECT, ROOT
+from sample_runs import OPTIONS
 
 from keras_transformer.__main__ import parse_args
 from keras_transformer.config import UserError
 from keras_transformer.data import corpora, demo
-from keras_transformer.exporting import ctranslate2
+from keras_transformer.exporting import ctranslate2, saved_model
 from keras_transformer.machine import extras
 from keras_transformer.runs import history
 from keras_transformer.translation import sentences
@@ -46,8 +48,6 @@ def is_asked_for(command, extra):
 
 
 def start_server(folder):
-    (folder / "1").mkdir()
-    (folder / "1" / "saved_model.pb").touch()
     args = parse_args(["serve", str(folder)])
     args.verb(args)
 
@@ -86,6 +86,22 @@ def test_a_missing_package_is_one_sentence_with_the_command(
         use(tmp_path)
     said = re.fullmatch(rf".* {package}[^\n]* (pip .*)\.", str(error.value))
     assert said and is_asked_for(said[1], extra)
+
+
+@pytest.mark.slow
+def test_an_export_without_servings_messages_leaves_out_its_files_and_says_so(
+    small_translator, tmp_path, monkeypatch, installed, one_signature, caplog
+):
+    without(monkeypatch, "tensorflow_serving")
+    caplog.set_level(logging.WARNING, "keras_transformer")
+    path = saved_model.export(small_translator, tmp_path / "new", 1, OPTIONS)
+    assert (path / "saved_model.pb").exists()
+    assert not (path / "assets.extra").exists()
+    beside = {file.name for file in path.parent.iterdir()}
+    assert beside == {"1", "batching_parameters.txt"}
+    (message,) = caplog.messages
+    assert "models.config" in message
+    assert is_asked_for(message[message.index("pip install ") :], "serving")
 
 
 IMPORT_ALL = """

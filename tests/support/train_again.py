@@ -1,9 +1,9 @@
-"""Train nine toy runs, one after the other in one process.
+"""Train toy runs one after the other in one process, on two devices.
 
-A program of its own, for nothing else to hold memory:
-python tests/support/train_again.py CORPUS FOLDER
-FOLDER gets the runs. Prints JSON: the process's files, threads and memory in MB
-after each.
+A program of its own, because logical devices must be set before TensorFlow
+starts: python tests/support/train_again.py CORPUS FOLDER STRATEGY DROPOUT...
+FOLDER gets a run for each rate of dropout. Prints JSON: the process's files,
+threads and memory in MB after each run.
 """
 
 import gc
@@ -12,15 +12,17 @@ import os
 import pathlib
 import sys
 
+from local_workers import split_processor
 from sample_runs import digit_arguments, train_on_digits
 
 
-def main(corpus, folder):
+def main(corpus, folder, strategy, *rates):
+    split_processor()
     after = []
-    for i in range(9):
+    for i, rate in enumerate(rates):
         run_dir = pathlib.Path(folder, str(i))
-        argv = digit_arguments(corpus, run_dir, "--steps", "3")
-        assert train_on_digits(*argv) == 0
+        options = ["--steps", "3", "--strategy", strategy, "--dropout", rate]
+        assert train_on_digits(*digit_arguments(corpus, run_dir, *options)) == 0
         gc.collect()
         files, threads = (
             len(os.listdir(f"/proc/self/{kind}")) for kind in ("fd", "task")

@@ -5,12 +5,24 @@ import json
 import pytest
 from programs import run_program
 
+from keras_transformer.runs.history import read_history
 from keras_transformer.training import workers
 
 
 @pytest.mark.slow
+def test_a_second_training_of_other_layers_runs_on_two_replicas(
+    corpus, tmp_path
+):
+    rates = (0.0, 0.1, 0.0)
+    run_program("train_again.py", corpus, tmp_path, "mirrored", *rates)
+    for i in range(3):
+        assert read_history(tmp_path / str(i))[-1]["step"] == 3
+
+
+@pytest.mark.slow
 def test_trainings_leave_no_files_threads_or_memory_behind(corpus, tmp_path):
-    told, _ = run_program("train_again.py", corpus, tmp_path)
+    rates = [0.1] * 9
+    told, _ = run_program("train_again.py", corpus, tmp_path, "none", *rates)
     files, threads, memory = zip(*json.loads(told)[3:], strict=True)
     assert len(set(files)) == 1
     assert max(threads) - min(threads) <= 2

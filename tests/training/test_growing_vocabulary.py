@@ -104,3 +104,19 @@ def test_another_vocabulary_takes_the_rows_of_the_pieces_that_both_have(
     assert 260 < kept < new.vocab_size - 3
     assert f"{kept} of {new.vocab_size} pieces keep their rows" in caplog.text
     assert translated(run.translator()) == translated(before)
+
+
+@pytest.mark.slow
+def test_the_tag_of_a_corpus_is_added_to_the_vocabulary_begun_with(tmp_path):
+    for split in ("train", "val"):
+        (tmp_path / f"{split}.en").write_text("one\ntwo\n" * 3)
+        (tmp_path / f"{split}.de").write_text("eins\nzwei\n" * 3)
+    run = kt.train(
+        tmp_path / "run",
+        corpus=[tmp_path, f"{tmp_path}:1:<bt>"],
+        init_from=digit_run(),
+        **dict(preset="demo", steps=1, batch_tokens=101, symbols=["<y>"]),
+    )
+    old, new = Tokenizer.load(digit_run()), Tokenizer.load(run.path)
+    known = old.pieces(range(old.vocab_size))
+    assert new.pieces(range(new.vocab_size)) == [*known, "<y>", "<bt>"]
