@@ -33,6 +33,7 @@ ON_THE_HOST = {
     "SentencepieceDetokenizeOp": "text",
     "SentencepieceTokenizeOp": "text",
     "StaticRegexFullMatch": "text",
+    "StaticRegexReplace": "text",
     "StringLength": "text",
     "StringToHashBucketFast": "text",
     "Substr": "text",
