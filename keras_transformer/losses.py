@@ -194,7 +194,8 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         y_true: Integer tensor `(B, T)`, the target with its end token.
         y_pred: Float tensor `(B, T, V)`, logits.
         sample_weight: Optional weights, broadcastable to `(B, T)`; the loss is
-            then the weighted mean.
+            then the weighted mean. Keras's mask does not count: where class 0
+            is a real one, weigh padding by 0 here.
 
     Returns:
         Float32 scalar; 0 for a batch of nothing but padding. Each of several
@@ -258,7 +259,7 @@ def token_weights(
     weights = ops.cast(counts, "float32")
     if sample_weight is not None:
         sample_weight = ops.cast(sample_weight, "float32")
-        if len(sample_weight.shape) == 1:
+        if len(sample_weight.shape) == 1 < len(target.shape):
             sample_weight = sample_weight[:, None]
         weights = weights * sample_weight
     return weights
@@ -315,8 +316,10 @@ class TokenAccuracy(_TokenMean):
     _direction = "up"  # For `mode="auto"` of Keras's callbacks.
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        best = ops.cast(ops.argmax(y_pred, axis=-1), "int32")
-        return ops.cast(ops.equal(best, ops.cast(y_true, "int32")), "float32")
+        best = ops.reshape(ops.argmax(y_pred, axis=-1), ops.shape(y_true))
+        return ops.cast(
+            ops.equal(best, ops.cast(y_true, best.dtype)), "float32"
+        )
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

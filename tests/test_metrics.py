@@ -1,8 +1,13 @@
+import keras
 import numpy as np
 import paper
 import pytest
 
-from keras_transformer.losses import Perplexity, TokenAccuracy
+from keras_transformer.losses import (
+    Perplexity,
+    SmoothedCrossEntropy,
+    TokenAccuracy,
+)
 
 # B 2, T 3, V 5; four real tokens.
 TARGET = np.array([[4, 1, 3], [3, 0, 0]], "int32")
@@ -79,3 +84,17 @@ def test_accuracy_counts_all_classes_but_the_ignored_one(ignored, share):
     wrong = np.where(TARGET == 4, 1, TARGET)
     metric.update_state(TARGET.astype("uint8"), logits_that_prefer(wrong))
     np.testing.assert_allclose(metric.result(), share)
+
+
+@pytest.mark.parametrize("columns", [(), (1,)])
+def test_a_classifiers_labels_of_either_rank_are_weighed_and_counted(columns):
+    target = np.array([0, 1, 2, 1, 0], "int32").reshape(5, *columns)
+    logits = np.eye(3, dtype="float32")[[0, 1, 1, 1, 2]]
+    weights = np.array([1, 1, 1, 0, 0], "float32")
+    accuracy = TokenAccuracy(ignore_class=None)
+    accuracy.update_state(target, logits, weights)
+    assert float(accuracy.result()) == pytest.approx(2 / 3)  # By hand.
+    keras_own = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    ours = SmoothedCrossEntropy(0.0, ignore_class=None)
+    found = float(ours(target, logits.reshape(5, *columns, 3), weights))
+    assert found == pytest.approx(float(keras_own(target[:3], logits[:3])))

@@ -23,7 +23,12 @@ from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.service import Job, Sentence
 from keras_transformer.serving.versions import card_of
 from keras_transformer.translation.alignment import Links
-from keras_transformer.translation.sentences import Span, Splitter, tag_of
+from keras_transformer.translation.sentences import (
+    Span,
+    Splitter,
+    is_kept,
+    tag_of,
+)
 
 # The most characters of HTML in a request: a second's work, if all are tags.
 MAX_HTML = 1 << 17
@@ -45,6 +50,7 @@ _ENDS = {"p": ["p"], **dict.fromkeys(["rp", "rt"], ["rp", "rt", "/ruby"])}
 _DEPTH = 64  # Of nested elements; elements further out are borders.
 _WHITE = " \t\r\n\f"
 # Before a number of so many digits that Python reads it slowly or not at all.
+_LINE_END = re.compile("[\t-\r\x85\u2028\u2029]")
 _ENDLESS = re.compile(r"&(?=#\d{99})")
 _SIGNS = (*string.punctuation, *"¡«»¿–—‘’‚“”„…‹›、。「」『』！（），：；？")
 
@@ -182,7 +188,8 @@ class Segment:
             elif name in (" ", "#"):
                 # White space between words is one space.
                 text = name.replace("#", source)
-                texts.append(html.unescape(_ENDLESS.sub("&amp;", text)))
+                text = html.unescape(_ENDLESS.sub("&amp;", text))
+                texts.append(_LINE_END.sub(" ", text))
                 size += len(texts[-1])
                 last = _Element("", size)  # Takes a second space.
             elif not name.startswith("/"):
@@ -320,7 +327,7 @@ def read(source: str) -> list[str | Segment]:
                 first = start + len(part) - len(part.lstrip(" "))
                 last = max(first, start + len(part.rstrip(" ")))
                 segment = Segment(pieces[first:last])
-                middle = segment if segment.text.strip() else str(segment)
+                middle = str(segment) if is_kept(segment.text) else segment
                 parts += [*sources[start:first], middle]
                 parts += sources[last : border + 1]
                 start = border + 1

@@ -19,13 +19,19 @@ from keras_transformer.machine import extras
 # quotes alone, sentencex's time grows with the square of the length.
 _PIECE = 2_048
 # What ends a line, a cell or a page ends a sentence too, and stays.
-_ENDS = r"\t-\r\x1c-\x1f\x85\u2028\u2029"
+_ENDS = r"\t-\r\x1c\x1d\x85\u2028\u2029"
 _LINE_END = re.compile(f"[{_ENDS}]")
 # Such a piece, without the space before it: looking for sentences in a blank
 # line costs as much as finding one.
 _NEXT = re.compile(rf"\S[^{_ENDS}]{{,{_PIECE - 1}}}")
-# sentencex knows neither those of Khmer and Tibetan nor Greek's own mark.
-_OTHER_END = re.compile(r"(?<=[។៕།༎\u037e])(?=\s(?!།(?:\s|$)))")
+# sentencex knows neither those of Khmer and Tibetan nor Greek's own mark, nor
+# an ellipsis before a word that begins with no small letter.
+_OTHER_END = re.compile(
+    r"(?<=[។៕།༎\u037e])(?=\s(?!།(?:\s|$)))"
+    r"|(?<=[…⋯])(?=\s+[^\W\d_a-zß-öø-ÿα-ώа-џ])"
+)
+# A bullet, a dash in a cell, the number of a list: they stay as they are.
+_KEPT = re.compile(r"[\W_]*|\W*(?:\d{1,3}|[A-Za-z])(?:[.．]\d{1,3})*[.．)]")
 # With such a particle, or somebody who says it, a sentence of Japanese, Korean
 # or Chinese goes on behind a quotation.
 _GOES_ON = re.compile(
@@ -68,10 +74,11 @@ class Splitter:
     def spans(self, text: str) -> Iterator[Span]:
         """Find the sentences of a text, a few thousand characters at a time.
 
-        They come in order, with only space between them. None crosses the end
-        of a line, a cell or a page, or holds the tag before the first. One of
-        more than 2,048 characters is cut between words, at a comma, or where no
-        mark belongs to a letter.
+        They come in order; between them stands what stays as it is: space,
+        bullets, numbers of a list. None crosses the end of a line, a cell or a
+        page, or holds the tag before the first. One of more than 2,048
+        characters is cut between words, at a comma, or where no mark belongs to
+        a letter.
         """
         end = _start(text)
         while piece := _NEXT.search(text, end):
@@ -86,7 +93,9 @@ class Splitter:
             elif not is_last:
                 end = _best_cut(text, begin, end)
                 spans = [Span(begin, begin + len(text[begin:end].rstrip()))]
-            yield from spans
+            for span in spans:
+                if not is_kept(text[slice(*span)]):
+                    yield span
 
     def _in_line(self, text: str) -> Iterator[tuple[int, int]]:
         """Find the places of the sentences of a line, or of a part of one."""
@@ -153,7 +162,8 @@ class Splitter:
         for span, part in zip(spans, parts, strict=True):
             gap = text[position : span.start]
             if result and not _LINE_END.search(gap):
-                gap = (gap or " ") if self._has_gaps else ""
+                gap = gap if self._has_gaps or gap.strip() else ""
+                gap = gap or " " * self._has_gaps
             result += [gap, part]
             position = span.end
         return [*result, text[position:]]
@@ -193,6 +203,11 @@ class Splitter:
             whole.append(self.together(text, spans, parts))
             are_cut.append(any(is_cut for _, is_cut in of_text))
         return whole, are_cut
+
+
+def is_kept(text: str) -> bool:
+    """Whether a text has nothing to translate: a bullet, a number of a list."""
+    return bool(_KEPT.fullmatch(text))
 
 
 def tag_of(text: str) -> str:

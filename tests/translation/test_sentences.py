@@ -63,7 +63,8 @@ def test_a_long_line_has_the_sentences_of_a_short_one():
     assert cut_out(text, found) == [sentence.strip()] * 1_009
     # Without an end, and with what sentencex needs long for.
     text = "“" * 20_011
-    assert "".join(cut_out(text, spans_of(text, "en"))) == text
+    spans = spans_of(text, "en")
+    assert together(text, spans, cut_out(text, spans), "en") == text
 
 
 def test_any_text_comes_together_as_it_was():
@@ -244,6 +245,11 @@ def test_a_tag_goes_before_each_sentence():
         ("ja", "1．東京。\t2．大阪。", ["1．東京。", "2．大阪。"]),
         ("ko", '"네."라고 했다. 네.', ['"네."라고 했다.', "네."]),
         ("el", "Ναι\u037e Όχι.", ["Ναι\u037e", "Όχι."]),
+        # Numbers of a list, bullets and dashes in cells are no sentences.
+        ("en", "1. He came. 2. She left.", ["He came.", "She left."]),
+        ("en", "•\tHe came… She left.", ["He came…", "She left."]),
+        ("en", "–", []),
+        ("en", "Wait… he came.", ["Wait… he came."]),
         ("km", "ខ្ញុំទៅផ្ទះ។ គាត់មក។", ["ខ្ញុំទៅផ្ទះ។", "គាត់មក។"]),
         ("bo", "ང་བདེ་པོ་ཡིན། ཁྱེད་རང་། །", ["ང་བདེ་པོ་ཡིན།", "ཁྱེད་རང་། །"]),
     ],
