@@ -48,6 +48,8 @@ def is_asked_for(command, extra):
 
 
 def start_server(folder):
+    (folder / "1").mkdir()
+    (folder / "1" / "saved_model.pb").touch()
     args = parse_args(["serve", str(folder)])
     args.verb(args)
 
