@@ -49,7 +49,7 @@ def post(server, path, body, kind=JSON, **headers):
         (
             "/api/translate",
             JSON,
-            json.dumps({"text": "A.\n" * 2_049}).encode(),
+            json.dumps({"text": "Go.\n" * 2_049}).encode(),
             "(2049 sentences or more) exceeds text limit (2048)",
         ),
         ("/translate", FORM, b"a=b&" * 99_999, "at most 64 fields"),
