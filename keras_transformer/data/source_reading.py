@@ -51,6 +51,7 @@ _ALIKE = """
 .٫ ,٬ %٪ يی كک еёЁ 高髙 崎﨑 民⺠ 母⺟ 西⻄ 见⻅ 角⻆ 贝⻉ 车⻋ 長⻑ 长⻓
 门⻔ 青⻘ 页⻚ 风⻛ 飞⻜ 食⻝ 马⻢ 骨⻣ 鬼⻤ 鱼⻥ 鸟⻦ 麦⻨ 黄⻩ 齐⻬ 齿⻮ 龙⻰
 """.split()
+_NOTES = "⁰¹²³⁴⁵⁶⁷⁸⁹①②③④⑤⑥⑦⑧⑨"  # Footnotes, and powers.
 # Half-width katakana write the mark of voicing as a character of its own.
 _KATAKANA, _VOICED = range(0xFF66, 0xFF9E), "\uff9e\uff9f"
 
@@ -126,6 +127,11 @@ def _meanings() -> dict[str, str]:
             meanings[character] = ""
     for text in map("".join, itertools.product(map(chr, _KATAKANA), _VOICED)):
         meanings[text] = unicodedata.normalize("NFKC", text)
+    for number, note in itertools.product("0123456789", _NOTES):
+        # "2024¹" is not "20241".
+        meanings[number + note] = (
+            f"{number} {unicodedata.normalize('NFKC', note)}"
+        )
     meanings |= {character: character for row in _ALIKE for character in row}
     meanings |= dict.fromkeys(_SPACES, " ")
     meanings |= {"\u0e4d\u0e32": "\u0e33", "⋯": "…"}

@@ -30,7 +30,7 @@ _OTHER_END = re.compile(
     r"(?<=[។៕།༎\u037e])(?=\s(?!།(?:\s|$)))"
     r"|(?<=[…⋯])(?=\s+[^\W\d_a-zß-öø-ÿα-ώа-џ])"
 )
-# A bullet, a dash in a cell, the number of a list: they stay as they are.
+# A bullet, a dash in a cell, the number of a list stay as they are.
 _KEPT = re.compile(r"[\W_]*|\W*(?:\d{1,3}|[A-Za-z])(?:[.．]\d{1,3})*[.．)]")
 # With such a particle, or somebody who says it, a sentence of Japanese, Korean
 # or Chinese goes on behind a quotation.
@@ -40,6 +40,8 @@ _GOES_ON = re.compile(
 )
 # sentencex cuts behind a full-width point, also of a numbered line.
 _NUMBER = re.compile(r"\d[.．]\d|(?<![^\s\d])\d．")
+# The mark of a footnote, behind the end of a sentence.
+_NOTE = re.compile(r"[¹²³⁰⁴-⁹*†‡§]+|[（(]\d{1,2}[)）]|※\d{0,2}")
 # Marian's way to tell a model of several languages which one to write.
 _TAG = re.compile(r"\s*(>>[^<>\s]{1,32}<<)\s*")
 
@@ -120,6 +122,9 @@ class Splitter:
                 else:
                     break
                 spans[-1] = spans[-1][0], begin
+            if spans and begin == spans[-1][1]:
+                note = _NOTE.match(plain, begin, end)
+                begin = note.end() if note else begin
             begin += len(plain[begin:end]) - len(plain[begin:end].lstrip())
             if begin < end:
                 spans.append((begin, end))

@@ -28,6 +28,7 @@ PASTED = [
     ("\ufffcthree\u2800hundred and two\ufffc", "three hundred and two"),
     ("three\u200b hundred \u2066and\u2069 two", "three hundred and two"),
     ("ｔｈｒｅｅ ﬁve，\u2007６７⁸", "three five, 678"),
+    ("May 16, 2024¹ 10²", "May 16, 2024 1 10 2"),
     ("six\u2011two\u2013one – two", "six-two-one - two"),
     ("\u00a0\u00ad\u200b", ""),
 ]

@@ -248,6 +248,8 @@ def test_a_tag_goes_before_each_sentence():
         # Numbers of a list, bullets and dashes in cells are no sentences.
         ("en", "1. He came. 2. She left.", ["He came.", "She left."]),
         ("en", "•\tHe came… She left.", ["He came…", "She left."]),
+        ("en", "He came.¹ She left.(2)", ["He came.", "She left."]),
+        ("ja", "来た。※1 行った。", ["来た。", "行った。"]),
         ("en", "–", []),
         ("en", "Wait… he came.", ["Wait… he came."]),
         ("km", "ខ្ញុំទៅផ្ទះ។ គាត់មក។", ["ខ្ញុំទៅផ្ទះ។", "គាត់មក។"]),
