@@ -176,7 +176,7 @@ def _rare_characters(lines: Iterable[str], most: int) -> dict[int, str]:
     }
     if missing := len({*letters} - kept):
         size = RESERVED_PIECES + math.ceil(len(letters) / MOST_LETTERS)
-        said = "%d everyday letters get no piece; a vocabulary of %d has room."
+        said = "%d everyday letters get no piece; %d pieces would hold all."
         logger.info(said, missing, size)
     return dict.fromkeys(map(ord, counts.keys() - kept), " ")
 

@@ -332,7 +332,7 @@ class Tokenizer(tf.Module):
         """Log which characters of texts have no piece, if any."""
         counts = self.spelled(ids)
         named = " ".join(x for x, _ in counts.most_common(12))
-        said = f"{counts.total()} characters of these texts, such as {named}"
+        said = f"{named} ({counts.total()} times in these texts)"
         # A training validates the same texts again and again.
         if counts and said != self._told_unmet:
             self._told_unmet = said
