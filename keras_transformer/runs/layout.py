@@ -139,7 +139,9 @@ def check_lock(run_dir: str | os.PathLike) -> None:
 def _take(path: pathlib.Path) -> int | None:
     """Lock the file; return its descriptor, or None if locks fail."""
     while True:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        # Not `exist_ok`: another one may remove it while `mkdir` looks at it.
+        with contextlib.suppress(FileExistsError):
+            path.parent.resolve().mkdir(parents=True)
         try:
             lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         except FileNotFoundError:
