@@ -12,12 +12,11 @@ loaded. It joins the normalisation of the sentencepiece model for sources, which
 Python, the bulk tokenizer and every graph run alike.
 """
 
-import array
 import collections
 import functools
 import itertools
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import sentencepiece
@@ -79,10 +78,15 @@ def for_sources(model: bytes, pieces: Iterable[str] | None = None) -> bytes:
         kinds = NORMAL, USER_DEFINED
         pieces = (each.piece for each in proto.pieces if each.type in kinds)
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    rules = proto.normalizer_spec
-    rules.precompiled_charsmap = _with_rules(
-        rules.precompiled_charsmap, _table(processor, {*pieces, " "})
-    )
+    sentencepiece.set_min_log_level(3)
+    rules = _table(processor, {*pieces, " "})
+    if proto.normalizer_spec.precompiled_charsmap:
+        own = sentencepiece.SentencePieceNormalizer(model_proto=model)
+        rules = dict(own.Decompile()) | rules
+    compiled = sentencepiece.SentencePieceNormalizer(norm_map=[*rules.items()])
+    proto.normalizer_spec.precompiled_charsmap = parse_model(
+        compiled.serialized_model_proto()
+    ).normalizer_spec.precompiled_charsmap
     return bytes(proto.SerializeToString())
 
 
@@ -149,85 +153,3 @@ def _rows() -> list[str]:
         key = unicodedata.decimal(character, character.lower())
         rows[key] += character
     return [row for row in rows.values() if len(row) > 1]
-
-
-# Of a unit of a double array as darts-clone has it: its label, and the bits of
-# a node that has a value, of one whose offset is in blocks, and of a value. A
-# unit that nothing leads to looks like a value.
-_LABEL, _HAS_VALUE, _IN_BLOCKS, _VALUE = 0xFF, 1 << 8, 1 << 9, 1 << 31
-_BLOCK = 256  # Units; the children of a node lie in one.
-
-
-def _with_rules(charsmap: bytes, table: Mapping[str, str]) -> bytes:
-    """Add rules to a precompiled map of sentencepiece.
-
-    It is the size of a double array, the array, and the replacements, each
-    ended by a zero byte.
-    """
-    size = int.from_bytes(charsmap[:4], "little")
-    trie, texts = _Trie(charsmap[4 : 4 + size]), bytearray(charsmap[4 + size :])
-    places: dict[str, int] = {}  # Of the value of each replacement.
-    for replacement in sorted({*table.values()}):
-        places[replacement] = len(trie.units)
-        trie.units.append(_VALUE | len(texts))
-        texts += replacement.encode() + b"\0"
-    for text, replacement in table.items():
-        trie.add(text.encode(), places[replacement])
-    units = trie.units.tobytes()
-    return len(units).to_bytes(4, "little") + units + bytes(texts)
-
-
-class _Trie:
-    """A double array: the children of a node lie in its block, by bytes.
-
-    A node that gets children moves with those it has to a block of its own at
-    the end; all others stay where they are.
-    """
-
-    def __init__(self, units: bytes) -> None:
-        self.units = array.array("I", units)
-        self.own: dict[int, int] = {}  # The blocks of nodes that have one.
-        if not units:
-            self.units[self.add_block()] = 0  # The root.
-
-    def add_block(self) -> int:
-        rest = -len(self.units) % _BLOCK
-        self.units.extend([_VALUE] * (rest + _BLOCK))
-        return len(self.units) - _BLOCK
-
-    def add(self, text: bytes, value: int) -> None:
-        """Add a text whose value is at a place, or give it another value."""
-        node = 0
-        for byte in text:
-            node = self.block_of(node) + byte
-            if is_new := self.units[node] == _VALUE:
-                self.units[node] = byte
-        if is_new:
-            self.point(node, value)
-        else:
-            self.units[self.block_of(node)] = self.units[value]
-        self.units[node] |= _HAS_VALUE
-
-    def block_of(self, node: int) -> int:
-        """Return the block of a node: its value, and its children by bytes."""
-        if node not in self.own:
-            new, old = self.add_block(), self.base(node)
-            for byte in range(1, _BLOCK):
-                child = old ^ byte
-                if self.units[child] & (_VALUE | _LABEL) == byte:
-                    self.units[new + byte] = self.units[child]
-                    self.point(new + byte, self.base(child))
-            if self.units[node] & _HAS_VALUE:
-                self.units[new] = self.units[old]
-            self.point(node, new)
-            self.own[node] = new
-        return self.own[node]
-
-    def base(self, node: int) -> int:
-        """Return where a node's value is, and its children by their labels."""
-        unit = self.units[node]
-        return node ^ (unit >> 10) << (8 if unit & _IN_BLOCKS else 0)
-
-    def point(self, node: int, place: int) -> None:
-        kept = self.units[node] & (_HAS_VALUE | _LABEL)
-        self.units[node] = kept | (node ^ place) << 10
