@@ -27,10 +27,12 @@ from keras_transformer.runs import layout
 from keras_transformer.runs.layout import DISTILLED, TOKENIZER_FILE
 from keras_transformer.runs.run_config import begun_config, load_vocabulary
 from keras_transformer.train_run import train
-from keras_transformer.training.preparation import check_tags
-from keras_transformer.training.request import log_shown, understand
+from keras_transformer.training.request import (
+    check_tags,
+    log_shown,
+    understand,
+)
 from keras_transformer.translation.display import SentenceDisplay
-from keras_transformer.translation.text_batches import Batching
 from keras_transformer.translation.unfinished import (
     chunks,
     deciding,
@@ -75,18 +77,28 @@ def distill(
     own = ("tokenizer", "init_from", "symbols")
     if all(arguments.get(name) is None for name in own):
         arguments["tokenizer"] = teacher.path / TOKENIZER_FILE
-    folder = pathlib.Path(run_dir) / DISTILLED
     # Its validation text is a split of the folder; begun, it needs no text.
     of_student = {**arguments, "corpus": None, "validation_share": None}
-    if begun := begun_config(run_dir):
-        # A student's directory may have moved since.
-        if pathlib.Path(begun.corpus).name == DISTILLED:
-            return train(run_dir, **of_student)
+    begun = begun_config(run_dir)
+    if begun and pathlib.Path(begun.corpus).name != DISTILLED:
         raise UserError(
             "Expected a new run_dir for the student, or that of one that began "
             f"with its distilled text, received {run_dir}, which began with "
             f"{begun.corpus}; choose another one."
         )
+    if not begun:
+        of_student["corpus"] = pathlib.Path(run_dir) / DISTILLED
+        symbols = _distilled(teacher, of_student["corpus"], arguments)
+        if arguments.get("symbols") is not None:
+            of_student["symbols"] = symbols
+    teacher.before_loading()
+    return train(run_dir, **of_student)
+
+
+def _distilled(
+    teacher: Run, folder: pathlib.Path, arguments: Mapping[str, Any]
+) -> tuple[str, ...] | None:
+    """Write the corpus of a student; return its symbols."""
     asked = understand(run_dir=folder, **arguments)
     corpus, run = asked.open_text(), teacher.config
     languages = corpus.source_lang, corpus.target_lang
@@ -96,25 +108,25 @@ def distill(
             f"{run.source_lang} to {run.target_lang} in {teacher.path}; choose "
             "another or change the languages."
         )
-    # The name of the folder to train on has no tags.
-    check_tags(asked.run.corpus, load_vocabulary(teacher.path, run))
-    if arguments.get("symbols") is not None:
-        of_student["symbols"] = asked.run.symbols
     split, validation = asked.run.splits
     corpus.find(validation, "validation_split")
+    teacher.before_loading()
+    # The name of the folder to train on has no tags.
+    check_tags(asked.run.corpus, load_vocabulary(teacher.path, run))
     copied = {validation, *({"test"} & {*corpus.splits})}
-    with log_shown(), layout.only_writer(run_dir):
+    longest = run.training.max_length
+    with log_shown(), layout.only_writer(folder.parent):
         _make(
             folder,
             teacher,
             [source for source, _ in corpus.pairs(split, "train_split")],
             dataclasses.replace(
-                run.search, n_best=1, max_source_length=run.training.max_length
+                run.search, n_best=1, max_source_length=longest
             ),
             split,
             {name: corpus.pairs(name) for name in copied},
         )
-    return train(run_dir, **{**of_student, "corpus": folder})
+    return asked.run.symbols
 
 
 @exhaustion.explained(_LESS_MEMORY)
@@ -181,22 +193,24 @@ def _make(
 ) -> None:
     """Write a corpus of texts and their translations, and `others` as copies.
 
-    Texts that are blank or cut, or become nothing, are left out. A folder that
-    is there must be of the same model, search and texts.
+    A folder that is there must be of the same model, search and texts.
     """
-    text = hashlib.blake2b(json.dumps(texts).encode(), digest_size=16)
-    origin = {"text": text.hexdigest()}
+    of_texts = hashlib.blake2b(json.dumps(texts).encode(), digest_size=16)
+    origin = {"text": of_texts.hexdigest(), **deciding(run.chosen(), search)}
+    noted, path = json.dumps(origin), folder / _ORIGIN
     if folder.exists():
-        _check_origin(folder, origin | deciding(run.chosen(), search))
+        if not path.is_file() or path.read_text("utf-8") != noted:
+            raise UserError(
+                f"{folder} exists, and is not what this model, search and text "
+                "give; choose another place."
+            )
         return
-    translator = run.translator()
-    origin |= deciding(translator.weights, search)
     languages = run.config.source_lang, run.config.target_lang
     logger.info("Translating %d texts from %s to %s.", len(texts), *languages)
     with unfinished(folder) as kept:
-        if folder.exists():  # Another process has ended meanwhile.
-            _check_origin(folder, origin)
-            return
+        translator = run.translator()
+        from keras_transformer.translation.text_batches import Batching
+
         with SentenceDisplay(len(texts)) as display:
             batching = Batching(parallel=parallel, progress=display)
 
@@ -212,11 +226,6 @@ def _make(
         pairs = [
             pair for pair in zip(texts, said, strict=True) if pair[1].strip()
         ]
-        if not pairs:
-            raise UserError(
-                "Expected translations, received empty ones alone; train the "
-                "model for longer."
-            )
         if left_out := len(texts) - len(pairs):
             logger.warning(
                 "Left out %d of %d texts: blank, translated into nothing, or "
@@ -232,24 +241,7 @@ def _make(
                 for side, language in enumerate(languages):
                     with open(made / f"{name}.{language}", "wb") as file:
                         file.writelines(_line(row[side]) for row in rows)
-            (made / _ORIGIN).write_text(json.dumps(origin))
-
-
-def _check_origin(folder: pathlib.Path, origin: Mapping[str, Any]) -> None:
-    """Refuse a folder of something else than these translations."""
-    try:
-        noted = dict(json.loads((folder / _ORIGIN).read_text("utf-8")))
-    except (OSError, ValueError, TypeError):
-        raise UserError(
-            f"{folder} exists, and holds no translations made here; choose "
-            "another place."
-        ) from None
-    names = [name for name, x in origin.items() if noted.get(name) != x]
-    if names:
-        raise UserError(
-            f"{folder} holds translations of another {', '.join(names)} than "
-            "this call asks for; remove it or choose another place."
-        )
+            (made / _ORIGIN).write_text(noted)
 
 
 def _line(text: str) -> bytes:

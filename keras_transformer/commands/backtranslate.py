@@ -3,7 +3,7 @@
 import argparse
 import pathlib
 
-from keras_transformer.commands import command_line, flags
+from keras_transformer.commands import flags
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -56,8 +56,3 @@ def run(args: argparse.Namespace) -> None:
         sampling=search.sampling,
         **search.kept_by_run(),
     )
-    words = ["train", "--corpus", "FOLDER", "--corpus"]
-    words += [f"{args.output}:1:<bt>", "--run-dir", "RUN"]
-    words += ["--source-lang", reverse.config.target_lang]
-    words += ["--target-lang", reverse.config.source_lang]
-    command_line.say_next(*words)

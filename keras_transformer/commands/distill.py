@@ -4,9 +4,9 @@ import argparse
 import contextlib
 import pathlib
 
+from keras_transformer import synthetic
 from keras_transformer.commands import command_line, train
-from keras_transformer.runs import layout
-from keras_transformer.training.request import understand
+from keras_transformer.run import Run
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -37,13 +37,9 @@ def run(args: argparse.Namespace) -> None:
     if args.run_dir is None:
         args.parser.error("expected --run-dir, a folder for the student")
     arguments = train.given_arguments(args)
-    teacher, *others = arguments.pop("teacher")
-    if not layout.has_begun(args.run_dir):
-        understand(**arguments)  # Refuses what it can before TensorFlow loads.
-    command_line.quiet_tensorflow()
-    from keras_transformer.run import Run
-    from keras_transformer.synthetic import distill
-
+    first, *others = arguments.pop("teacher")
+    teacher = Run(first, others)
+    teacher.before_loading = command_line.quiet_tensorflow
     # After SIGTERM the checkpoint is written, and nothing has failed.
     with contextlib.suppress(SystemExit):
-        distill(Run(teacher, others), **arguments)
+        synthetic.distill(teacher, **arguments)

@@ -8,7 +8,7 @@ import math
 import pathlib
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 import keras
@@ -29,35 +29,11 @@ SECONDS = 60.0  # Between two lines of the log, at most.
 FIGURES = ("tokens", "batch_loss", "batch_perplexity", "gradient_norm")
 
 
-class StepWindow:
-    """Some float scalars of the logs of each step, tensors until they are read.
-
-    Appending a step does not wait for it, and one transfer reads all steps.
-    """
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = names
-        self.new: list[Any] = []
-
-    def append(self, logs: Mapping[str, Any]) -> None:
-        """Add a step."""
-        self.new += [logs[name] for name in self.names]
-
-    def take(self) -> np.ndarray:
-        """Wait for the figures of all steps since the last call.
-
-        They are float64 `(steps, names)`.
-        """
-        figures = tf.stack(self.new).numpy() if self.new else np.zeros(0)
-        self.new = []
-        return figures.astype("float64").reshape(-1, len(self.names))
-
-
 @dataclasses.dataclass(eq=False)
 class TrainingDisplay:
     """Logs a line a minute, at first more, and keeps its figures."""
 
-    model: keras.Model
+    guard: "Guard"  # Holds the figures until they are shown.
     begin: Progress  # Where this session begins.
     history: History  # Gets a row for every line.
     steps: int  # Of the whole training.
@@ -68,12 +44,10 @@ class TrainingDisplay:
         self.seconds = 5.0  # Until the next line.
         self.first: Progress | None = None
         self.last = self.begin  # When the last line was written.
-        self.window = StepWindow(FIGURES)
         self.has_warned = False
 
-    def after_step(self, now: Progress, logs: Mapping[str, Any]) -> None:
-        """Take the figures of an update; now and then show them."""
-        self.window.append(logs)
+    def after_step(self, now: Progress) -> None:
+        """Now and then show the figures."""
         if self.first is None:
             self.first = now
             seconds = now.seconds - self.begin.seconds
@@ -86,7 +60,7 @@ class TrainingDisplay:
 
     def at_end(self, now: Progress) -> None:
         """Show the last updates."""
-        if self.window.new:
+        if now.step > self.last.step:
             self.report(now)
 
     def seconds_left(self, now: Progress) -> float:
@@ -104,7 +78,7 @@ class TrainingDisplay:
         The gradient's norm is averaged over updates, without those that
         float16 skipped.
         """
-        tokens, losses, perplexities, norms = self.window.take().T
+        tokens, losses, perplexities, norms = self.guard.take(now.step).T
         norms = norms[np.isfinite(norms)]
         total = float(tokens.sum()) or 1.0
         loss = (losses * tokens).sum() / total
@@ -126,7 +100,7 @@ class TrainingDisplay:
             ending,
         )
         # Keras has already counted the last update, perhaps on each replica.
-        updates = tf.convert_to_tensor(self.model.optimizer.iterations)
+        updates = tf.convert_to_tensor(self.guard.model.optimizer.iterations)
         self.history.add(
             now,
             loss=loss,
@@ -188,17 +162,19 @@ class Guard:
     every: int = 10  # Updates between looks.
 
     def __post_init__(self) -> None:
-        self.window = StepWindow(("batch_loss", "gradient_norm"))
+        # Tensors, so that appending them does not wait for the step.
+        self.new: list[Any] = []
+        self.seen = [np.zeros((0, len(FIGURES)))]
 
     def after_step(self, step: int, logs: Mapping[str, Any]) -> None:
         """Take the figures of an update; now and then look at them."""
-        self.window.append(logs)
+        self.new += [logs[name] for name in FIGURES]
         if step % self.every == 0:
-            self.check_figures(step)
+            self.look(step)
 
     def check(self, step: int) -> None:
         """Look at all figures since the last look, then at all weights."""
-        self.check_figures(step)
+        self.look(step)
         variables = [*self.model.weights, *self.model.optimizer.variables]
         finite = tf.stack(
             [keras.ops.all(keras.ops.isfinite(v)) for v in variables]
@@ -207,13 +183,24 @@ class Guard:
             if not is_finite:
                 self.fail(step, f"{variable.path} is not finite")
 
-    def check_figures(self, last: int) -> None:
+    def take(self, last: int) -> np.ndarray:
+        """Return those since the last call, float64 `(steps, figures)`."""
+        self.look(last)
+        figures = np.concatenate(self.seen)
+        self.seen.clear()
+        return figures
+
+    def look(self, last: int) -> None:
+        """Wait for the figures since the last look, and check them."""
         optimizer = self.model.optimizer
         scaling = keras.optimizers.LossScaleOptimizer
         may_overflow = isinstance(optimizer, scaling)
-        figures = self.window.take()
-        first = last - len(figures) + 1
-        for step, (loss, norm) in enumerate(figures, first):
+        # One transfer reads all steps.
+        figures = np.array(tf.stack(self.new) if self.new else [], "float64")
+        self.seen.append(figures.reshape(-1, len(FIGURES)))
+        self.new = []
+        first = last - len(self.seen[-1]) + 1
+        for step, (_, loss, _, norm) in enumerate(self.seen[-1], first):
             if not np.isfinite(loss):
                 self.fail(step, f"the loss is {float(loss)}")
             if not (may_overflow or np.isfinite(norm)):

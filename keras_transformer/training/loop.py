@@ -241,13 +241,15 @@ def _train(
         if must_validate_first or not is_finished:
             writer = Writer(training, validation, stop)
     stop.has_steps, model.stop_training = True, False
-    if writer and must_validate_first:
-        now = writer.validate(now)
-    if not is_finished:
-        now = _take_steps(training, now, stop, writer)
+    try:
+        if writer and must_validate_first:
+            now = writer.validate(now)
+        if not is_finished:
+            now = _take_steps(training, now, stop, writer)
+    finally:
+        if writer:
+            writer.history.close()
     stop.has_steps = False
-    if writer:
-        writer.history.close()
     if is_chief and stop.signal:
         logger.info("Stopped; the same command goes on from here.")
     elif is_chief:
@@ -348,7 +350,7 @@ class Writer:
         self.history = history.History(run_dir, start.step)
         self.guard = Guard(run_dir, model, training.plan, training.tokenizer)
         self.display = TrainingDisplay(
-            model,
+            self.guard,
             start,
             self.history,
             run.training.steps,
@@ -362,7 +364,7 @@ class Writer:
         seconds = now.seconds - self.saved.seconds
         if self.recipe.is_checkpoint_due(now.step, seconds):
             self.save(now)
-        self.display.after_step(now, logs)
+        self.display.after_step(now)
         is_due = now.step % self.recipe.validation_steps == 0
         return self.validate(now) if is_due else now
 

@@ -7,7 +7,7 @@ import logging
 import pathlib
 import random
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -15,7 +15,7 @@ from keras_transformer import __version__
 from keras_transformer.config import UserError
 from keras_transformer.data import inspection
 from keras_transformer.data.batch_plan import BatchPlan
-from keras_transformer.data.corpora import Corpus, tags_of
+from keras_transformer.data.corpora import Corpus
 from keras_transformer.data.records import RECORDS_FILE, TokenisedCorpus
 from keras_transformer.data.texts import Pair
 from keras_transformer.data.tokenizer import Tokenizer
@@ -30,7 +30,11 @@ from keras_transformer.runs.run_config import (
 )
 from keras_transformer.training.building import plan_batches
 from keras_transformer.training.display import heartbeat
-from keras_transformer.training.request import Session
+from keras_transformer.training.request import (
+    Session,
+    check_tags,
+    lacking_tags,
+)
 from keras_transformer.training.validation import validation_batches
 
 logger = logging.getLogger("keras_transformer")
@@ -68,10 +72,9 @@ def prepare(session: Session) -> Prepared:
     with heartbeat("Planning the batches"):
         plan = plan_batches(train, recipe)
     run = fitted(session, run, len(plan))
-    machine = {"strategy": session.strategy, "minutes": session.minutes}
     if layout.has_begun(run_dir):
-        _tell_what_differs(run, plan.checksum(), machine, run_dir)
-    run = dataclasses.replace(run, plan=plan.checksum(), machine=machine)
+        _tell_what_differs(run, plan.checksum(), run_dir)
+    run = dataclasses.replace(run, plan=plan.checksum())
     _describe(run, plan, len(validation))
     batches = validation_batches(
         validation,
@@ -221,29 +224,13 @@ def _vocabulary_of_initial(
     if given:
         return given
     vocabulary = load_vocabulary(source, begun).with_symbols(run.symbols or ())
-    return vocabulary.with_symbols(_lacking_tags(run.corpus, vocabulary))
+    return vocabulary.with_symbols(lacking_tags(run.corpus, vocabulary))
 
 
 def _with_vocabulary(run: RunConfig, tokenizer: Tokenizer) -> RunConfig:
     model = dataclasses.replace(run.model, vocab_size=tokenizer.vocab_size)
     known = checksum_of(tokenizer)
     return dataclasses.replace(run, model=model, vocabulary=known)
-
-
-def check_tags(corpus: str, tokenizer: Tokenizer) -> None:
-    """Refuse a vocabulary that would spell the tags of a mixture."""
-    for tag in _lacking_tags(corpus, tokenizer):
-        raise UserError(
-            f"Expected a vocabulary with the piece {tag}, a tag in `corpus`, "
-            "received one without; leave the tag out, or learn a new "
-            "vocabulary."
-        )
-
-
-def _lacking_tags(corpus: str, tokenizer: Tokenizer) -> list[str]:
-    tags = tags_of(corpus)
-    pieces = tags and tokenizer.pieces(range(tokenizer.vocab_size))
-    return [tag for tag in tags if tag not in pieces]
 
 
 def records_of(
@@ -276,17 +263,9 @@ def records_of(
 
 
 def _tell_what_differs(
-    run: RunConfig, plan: str, machine: dict[str, Any], run_dir: pathlib.Path
+    run: RunConfig, plan: str, run_dir: pathlib.Path
 ) -> None:
-    """Tell of what a run did not begin with, or its last session had not."""
-    for name, value in (run.machine or {}).items():
-        if (now := machine.get(name)) != value:
-            logger.info(
-                "The last session had `%s` %s, this one has %s.",
-                name,
-                value or "without a limit",
-                now or "no limit",
-            )
+    """Tell of what a run did not begin with."""
     if run.plan not in (None, plan):
         why = "its token records were made again from a text that has changed"
         if run.version != __version__:

@@ -12,7 +12,7 @@ import pathlib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.config import (
     SETTINGS,
@@ -44,6 +44,9 @@ from keras_transformer.settings import (
     nearest,
     setting,
 )
+
+if TYPE_CHECKING:  # Of TensorFlow.
+    from keras_transformer.data.tokenizer import Tokenizer
 
 logger = logging.getLogger("keras_transformer")
 RECIPE_SUFFIX = ".args"
@@ -327,6 +330,23 @@ def _symbols_of(session: Session, corpus: str) -> tuple | None:
     if tags := set(tags_of(corpus)) - set(pieces):
         pieces = read_symbols([*pieces, *sorted(tags)])
     return pieces or None
+
+
+def check_tags(corpus: str, tokenizer: "Tokenizer") -> None:
+    """Refuse a vocabulary that would spell the tags of a mixture."""
+    for tag in lacking_tags(corpus, tokenizer):
+        raise UserError(
+            f"Expected a vocabulary with the piece {tag}, a tag in `corpus`, "
+            "received one without; leave the tag out, or learn a new "
+            "vocabulary."
+        )
+
+
+def lacking_tags(corpus: str, tokenizer: "Tokenizer") -> list[str]:
+    """Return the tags of a mixture that are no pieces."""
+    tags = tags_of(corpus)
+    pieces = tags and tokenizer.pieces(range(tokenizer.vocab_size))
+    return [tag for tag in tags if tag not in pieces]
 
 
 def _fitting(corpus: Corpus, split: str) -> str:

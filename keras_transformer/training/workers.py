@@ -14,8 +14,6 @@ import logging
 import os
 import re
 import signal
-import socket
-import time
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -27,7 +25,6 @@ from keras_transformer.machine import extras
 from keras_transformer.replicas import local_values
 
 JOBS = ("chief", "worker")  # In the order of the workers.
-PATIENCE = 10.0  # Seconds between two reports on missing workers.
 EXAMPLE = (
     '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, '
     '"task": {"type": "worker", "index": 0}}'
@@ -78,48 +75,6 @@ class Cluster:
         """Name a worker and its address."""
         return f"{task[0]} {task[1]} at {self.addresses[task]}"
 
-    def gather(self) -> None:
-        """Wait for every other worker; log now and then who is missing.
-
-        TensorFlow's own wait ignores signals and blocks other threads.
-        """
-        missing = [task for task in self.addresses if task != self.own]
-        spoke = time.monotonic()
-        with self._listen():  # Each of the others connects once.
-            while missing := [
-                task for task in missing if not _answers(self.addresses[task])
-            ]:
-                if time.monotonic() - spoke >= PATIENCE:
-                    names = ", ".join(map(self.describe, missing))
-                    logger.info("Waiting for %s; see its log.", names)
-                    spoke = time.monotonic()
-                time.sleep(1.0)
-
-    def _listen(self) -> socket.socket:
-        """Open the socket at which the others find this worker."""
-        port = int(self.addresses[self.own].rpartition(":")[2])
-        both = socket.has_dualstack_ipv6()
-        family = socket.AF_INET6 if both else socket.AF_INET
-        how: Any = {"family": family, "dualstack_ipv6": both}
-        try:
-            return socket.create_server(("", port), backlog=4096, **how)
-        except (OSError, OverflowError) as error:
-            raise UserError(
-                f"TF_CONFIG says that this is {self.describe(self.own)}, "
-                f"where it cannot listen ({error}); choose a free port, or end "
-                "the process that uses this one."
-            ) from None
-
-
-def _answers(address: str) -> bool:
-    """Return whether a process accepts connections at `host:port`."""
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host, int(port)), timeout=3):
-            return True
-    except OSError:
-        return False
-
 
 def make_strategy(name: str) -> tf.distribute.Strategy:
     """Choose the place of the replicas, and wait for other workers, if any.
@@ -150,11 +105,10 @@ def _mirrored() -> tf.distribute.Strategy:
 
 @functools.cache
 def _join(text: str) -> tf.distribute.Strategy:
-    """Join the other workers."""
+    """Join the other workers, and wait for them."""
     cluster = Cluster.from_tf_config(text)
     own, count = cluster.describe(cluster.own), len(cluster.addresses)
-    logger.info("This is %s, of %d workers.", own, count)
-    cluster.gather()
+    logger.info("This is %s, waiting for all %d workers.", own, count)
     try:
         with _signals_end_the_process():
             return tf.distribute.MultiWorkerMirroredStrategy()
@@ -166,8 +120,8 @@ def _join(text: str) -> tf.distribute.Strategy:
     except tf.errors.OpError as error:
         reason = str(error).splitlines()[0]
         raise JobError(
-            f"Could not join the other workers ({reason}); start the same "
-            "command again on every machine."
+            f"{own} could not join the other workers ({reason}); see that its "
+            "port is free, then start the same command again on every machine."
         ) from None
 
 

@@ -5,6 +5,7 @@ import re
 import signal
 import types
 
+import keras
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
@@ -15,6 +16,7 @@ from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History, read_history
 from keras_transformer.training.display import (
     FIGURES,
+    Guard,
     TrainingDisplay,
     warn_of_warm_up,
 )
@@ -24,11 +26,20 @@ SCHEDULE = TransformerSchedule(16, 8)
 
 
 def make_display(run_dir, begin, steps, minutes, updates=1, schedule=SCHEDULE):
-    optimizer = types.SimpleNamespace(iterations=updates)
+    # Its gradient may overflow.
+    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())
+    optimizer.build([keras.Variable([1.0])])
+    optimizer.iterations.assign(updates)
+    model = types.SimpleNamespace(optimizer=optimizer)
     return TrainingDisplay(
-        types.SimpleNamespace(optimizer=optimizer),
+        Guard(run_dir, model, plan=None, tokenizer=None),
         *(begin, History(run_dir, begin.step), steps, minutes, schedule),
     )
+
+
+def show(display, now, figures):
+    display.guard.after_step(now.step, dict(zip(FIGURES, figures, strict=True)))
+    display.after_step(now)
 
 
 def test_a_line_weighs_every_step_by_its_tokens(tmp_path):
@@ -38,9 +49,7 @@ def test_a_line_weighs_every_step_by_its_tokens(tmp_path):
         [(1.0, 5.0, 2.0, 0.5), (3.0, 1.0, 8.0, 0.7), (0.0, 1.0, 1.0, math.inf)],
         start=2,
     ):
-        display.after_step(
-            Progress(step, 2.0), dict(zip(FIGURES, figures, strict=True))
-        )
+        show(display, Progress(step, 2.0), figures)
     display.at_end(Progress(step, 2.0))
     (row,) = read_history(tmp_path)
     assert row["loss"] == pytest.approx((5 + 3 * 1) / 4)
@@ -70,9 +79,6 @@ def test_the_time_left_is_that_of_the_limit_that_comes_first(
     assert display.seconds_left(Progress(30, 100.0)) == pytest.approx(left)
 
 
-STEP = {name: 1.0 for name in FIGURES}
-
-
 @pytest.mark.parametrize(
     "minutes, warns",
     [(2.0, True), (None, False), (200.0, False)],
@@ -86,7 +92,7 @@ def test_lines_come_often_at_first_and_tell_that_the_minutes_are_too_few(
     )
     for step in range(200):
         with caplog.at_level("WARNING"):
-            display.after_step(Progress(step + 1, 12.0 + 0.6 * step), STEP)
+            show(display, Progress(step + 1, 12.0 + 0.6 * step), [1.0] * 4)
     seconds = [round(60 * row["minutes"]) for row in read_history(tmp_path)]
     assert seconds == [12, 17, 28, 48, 88]
     # (120 - 12) / 0.6 + 1 updates in all.

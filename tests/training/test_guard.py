@@ -16,7 +16,7 @@ from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs import checkpoints
-from keras_transformer.training.display import Guard
+from keras_transformer.training.display import FIGURES, Guard
 
 NAN, INF = float("nan"), float("inf")
 
@@ -42,10 +42,9 @@ def feed(guard, figures):
     """Let the guard see losses and norms of steps from 1 on."""
     for step, (loss, norm) in enumerate(figures, start=1):
         guard.step = step
-        logs = {"batch_loss": loss, "gradient_norm": norm}
-        guard.after_step(
-            step, {name: np.float32(x) for name, x in logs.items()}
-        )
+        logs = dict.fromkeys(FIGURES, np.float32(1.0))
+        logs |= {"batch_loss": np.float32(loss)}
+        guard.after_step(step, logs | {"gradient_norm": np.float32(norm)})
 
 
 GOOD = (2.5, 0.5)

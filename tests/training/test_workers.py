@@ -1,10 +1,8 @@
 """Whole runs by two worker processes, and all that may go wrong with them."""
 
-import contextlib
 import json
 import re
 import signal
-import socket
 import time
 import types
 
@@ -54,47 +52,6 @@ def test_a_wrong_tf_config_is_one_sentence(monkeypatch, text):
     monkeypatch.setenv("TF_CONFIG", text)
     with pytest.raises(UserError, match="TF_CONFIG"):
         workers.make_strategy("multiworker")
-
-
-def test_a_port_that_another_process_has_is_one_sentence(monkeypatch):
-    with socket.socket() as other:
-        other.bind(("", 0))
-        other.listen()
-        address = f"localhost:{other.getsockname()[1]}"
-        monkeypatch.setenv("TF_CONFIG", tf_config([address, "h2:2"], 0))
-        with pytest.raises(UserError, match=address):
-            workers.make_strategy("auto")
-
-
-def listen(address):
-    host, port = address.split(":")
-    return socket.create_server((host, int(port)))
-
-
-def test_workers_that_do_not_answer_are_named_until_they_do(
-    monkeypatch, caplog
-):
-    caplog.set_level("INFO")
-    monkeypatch.setattr(workers, "PATIENCE", 0.0)
-    mine, there, late = free_addresses(3)
-    with contextlib.ExitStack() as servers:
-        servers.enter_context(listen(there))
-
-        def report(record):
-            assert len(caplog.messages) < 5
-            # The others find this worker while it waits.
-            host, port = mine.split(":")
-            socket.create_connection((host, int(port)), timeout=3).close()
-            if len(caplog.messages) == 1:
-                servers.enter_context(listen(late))
-            return True
-
-        caplog.handler.addFilter(report)
-        servers.callback(caplog.handler.removeFilter, report)
-        Cluster.from_tf_config(tf_config([mine, there, late], 0)).gather()
-    assert (
-        caplog.messages == [f"Waiting for worker 2 at {late}; see its log."] * 2
-    )
 
 
 def test_a_worker_that_has_read_another_run_is_told_what_differs(monkeypatch):
