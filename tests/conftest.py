@@ -6,7 +6,18 @@ import os
 # Before TensorFlow is imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import hypothesis
 import pytest
+
+# The same examples everywhere, however slow the machine is.
+hypothesis.settings.register_profile(
+    "same",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("same")
 
 pytest_plugins = ["tiers"]
 

@@ -84,9 +84,9 @@ def test_a_training_from_python_is_a_run(run, count):
     # Not the preset's 32: d_model / num_heads.
     assert (config.model.key_dim, config.model.value_dim) == (7, 7)
     rows = run.history()
-    assert [row["step"] for row in rows] == [1, 11]
-    assert "loss" in rows[1]
-    assert {"validation_loss", "validation_bleu"} <= set(rows[1])
+    # A slow machine may have more lines between them.
+    assert (rows[0]["step"], rows[-1]["step"]) == (1, 11)
+    assert {"loss", "validation_loss", "validation_bleu"} <= set(rows[-1])
 
 
 def test_the_same_call_again_does_nothing(run, in_memory):

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from natural_corpus import corpus, natural_corpus
 
@@ -35,7 +35,6 @@ lengths = st.integers(1, 61)
     st.sampled_from([1, 3, 8]),
     st.booleans(),
 )
-@settings(deadline=None)
 def test_every_pair_comes_once_within_its_budget(
     pairs, batch_tokens, row_multiple, shuffle
 ):

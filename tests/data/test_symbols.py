@@ -55,7 +55,7 @@ def test_a_symbol_is_one_piece_wherever_it_stands(tokenizer):
     assert "▁(S" not in pieces(tokenizer, "the(S")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.sampled_from([*SYMBOLS[:1], "(NP", ")NP", *SYMBOLS[5:], "the", "q"]),

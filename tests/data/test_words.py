@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from natural_corpus import train_pieces
 
@@ -42,7 +42,6 @@ def assert_same(tokenizer, texts):
         st.text(st.sampled_from(NASTY + "ab") | st.characters(codec="utf-8"))
     )
 )
-@settings(deadline=None)
 def test_any_text_gets_the_ids_of_the_operator(tokenizer, texts):
     assert_same(tokenizer, ["a", *texts])
 

@@ -76,7 +76,7 @@ def check(rules, position, ids, log_probs, logits):
     min_length=st.sampled_from([0, 3, 9]),
     seed=st.integers(0, 10_000),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_best_of_all_candidates_are_found(
     size, beams, banned, min_length, seed
 ):
@@ -103,7 +103,7 @@ def test_what_is_forbidden_lies_in_any_chunk(far, eos_id):
     seed=st.integers(0, 10_000),
     levels=st.sampled_from([2, 2_000, 1_000_000]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_top_k_is_that_of_tensorflow(size, k, seed, levels):
     rows = np.random.default_rng(seed).integers(0, levels, (2, 3, size))
     rows = tf.constant(rows, tf.float32)

@@ -20,7 +20,7 @@ import jsonschema
 import pytest
 import tensorflow as tf
 import yaml
-from local_workers import free_addresses, tf_config
+from local_workers import free_ports, tf_config
 from sample_runs import write_digits
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -60,11 +60,9 @@ def test_tf_config_is_what_tensorflow_makes_of_slurms_variables(
 
 def ports_in_a_row(count):
     """The first of some free ports: the tasks of a node take the next ones."""
-    while True:
-        (address,) = free_addresses(1)
-        first = int(address.split(":")[1])
-        with contextlib.suppress(OSError, OverflowError):
-            for port in range(first, first + count):
+    for first in free_ports():
+        with contextlib.suppress(OSError):
+            for port in range(first + 1, first + count):
                 socket.create_server(("127.0.0.1", port)).close()
             return first
 
@@ -161,7 +159,7 @@ class Job:
 
 @pytest.fixture
 def job(tmp_path):
-    job = Job(tmp_path, steps=90)
+    job = Job(tmp_path, steps=100_000)  # No signal comes too late.
     yield job
     job.end()
 

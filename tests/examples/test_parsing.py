@@ -8,7 +8,7 @@ import sys
 import PYEVALB.parser
 import PYEVALB.scorer
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from nltk.tree import Tree
 from session_loader import Served
@@ -102,7 +102,6 @@ def test_what_is_no_tree_over_two_words_is_malformed(line):
     )
 
 
-@settings(deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(2, 13))
 def test_brackets_are_those_of_another_implementation(chance, size):
     gold, other = some_tree(chance, size), some_tree(chance, size)

@@ -70,7 +70,7 @@ def by_definition(query, key, value, mask):
     return context, weights
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(
     length=st.integers(1, 23),
     restriction=st.integers(1, 29),

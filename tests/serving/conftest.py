@@ -79,7 +79,7 @@ def visit(browser, served_page):
     def open_page(prepare=None, expected=None, server=served_page, **options):
         context = browser.new_context(**options)
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(60_000)
         found = Visit(page)
         visits.append((found, server, expected))
         watch(context, asked, found.complaints)

@@ -22,7 +22,7 @@ PREDICT = "/v1/models/small:predict"
 SECRET = "Geheimnis"
 # Room for three texts.
 BATCHING = Batching(1, 0, num_batch_threads=1, max_enqueued_batches=2)
-LIMITS = Limits(max_body_bytes=4_096, timeout=20, body_seconds=0.3)
+LIMITS = Limits(max_body_bytes=4_096, timeout=20)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def model():
 
 @pytest.fixture
 def held(model):
-    """A server of that model, with little room and patience."""
+    """A server of that model, with little room."""
     with running(model, BATCHING, LIMITS) as server:
         yield server
 
@@ -139,8 +139,9 @@ def test_a_body_of_two_lengths_is_refused(held):
     assert said.startswith(b"HTTP/1.1 400") and b"one length" in said
 
 
-def test_a_body_that_trickles_in_has_no_longer_time_than_another(held):
-    with connect(held) as line:
+def test_a_body_that_trickles_in_has_no_longer_time_than_another(model):
+    limits = Limits(body_seconds=0.3)
+    with running(model, limits=limits) as server, connect(server) as line:
         line.sendall(head(4_000))
         line.settimeout(0.05)  # A byte at a time, far within the limit.
         for _ in range(200):

@@ -260,19 +260,17 @@ def test_what_nobody_changes_comes_back_byte_for_byte(html):
 @pytest.mark.parametrize(
     "count, unit",
     [
-        *((2_000, x) for x in ("<b>x</b> ", "<b>(</b>", "<p>x", "<title>")),
-        *((2_000, x) for x in ("<i><b></i>", "<svg>x</p>", ",<img>")),
-        *((80_000, x) for x in ("<!--", "<a ", "&#x", '<a b="', "<![CDATA[")),
+        *((500, x) for x in ("<b>x</b> ", "<b>(</b>", "<p>x", "<title>")),
+        *((500, x) for x in ("<i><b></i>", "<svg>x</p>", ",<img>")),
+        *((20_000, x) for x in ("<!--", "<a ", "&#x", '<a b="', "<![CDATA[")),
     ],
 )
-def test_twice_as_many_tags_take_twice_the_time(count, unit):
+def test_eight_times_as_many_tags_take_about_eight_times_as_long(count, unit):
     def seconds(count):
         start = time.thread_time()
         shouted(unit * count, backwards)
         return time.thread_time() - start
 
-    once, twice = (
-        min(seconds(n) for _ in range(3)) for n in (count, 2 * count)
-    )
-    # Work that grew with the square would take four times as long.
-    assert twice < 3 * once + 0.01
+    one, eight = (min(seconds(n) for _ in range(3)) for n in (count, 8 * count))
+    # The square would be 64, and a machine may slow down to half its speed.
+    assert eight < 20 * one + 0.01

@@ -6,6 +6,7 @@ import hashlib
 import json
 import pathlib
 import re
+import socket
 import threading
 
 import httpx
@@ -15,6 +16,7 @@ from random_explanations import make_explanation
 from running_server import running
 from sample_runs import CARD, OPTIONS
 from still_model import StillModel
+from waiting import until
 from word_by_word_model import WordByWord
 
 from keras_transformer.commands.serve import explainer
@@ -160,9 +162,16 @@ def test_explanations_that_nobody_waits_for_take_no_other_thread():
 
     with running(StillModel(), explain=explain) as server:
         url = f"{server.url}/explain"
-        for i in range(9):
+        with socket.create_connection(("127.0.0.1", server.port)) as line:
+            line.sendall(
+                b"GET /explain?text=Hund+0 HTTP/1.1\r\nHost: a\r\n\r\n"
+            )
+            until(lambda: begun)
+        for i in range(1, 9):
             with contextlib.suppress(httpx.TimeoutException):
                 httpx.get(url, params={"text": f"Hund {i}"}, timeout=0.3)
+        for _ in range(2):  # By then the server knows who has left.
+            httpx.get(f"{server.url}/languages")
         # The first runs on alone; those whose clients left never begin, except
         # perhaps the last, whose end may not be known yet.
         assert begun == ["Hund 0"]

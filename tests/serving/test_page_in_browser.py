@@ -16,9 +16,14 @@ QUESTION = "**/api/translate"
 
 
 def test_a_text_is_translated_as_one_types(visit):
-    opened = visit()
+    opened = visit(lambda page: page.clock.install(time=0))
+    opened.page.clock.pause_at(60_000)
     questions = opened.questions()
-    opened.field.press_sequentially("ein kleiner Hund.", delay=10)
+    for letter in "ein kleiner Hund.":
+        opened.page.clock.run_for(290)
+        opened.field.press_sequentially(letter)
+    assert questions == []
+    opened.page.clock.run_for(300)
     opened.wait_for("dog. small a")
     # Not at every key.
     assert questions == ["ein kleiner Hund."]

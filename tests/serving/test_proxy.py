@@ -14,6 +14,7 @@ import time
 import httpx
 import pytest
 import yaml
+from local_workers import free_ports
 from running_server import running
 from still_model import StillModel
 from waiting import until
@@ -41,9 +42,7 @@ def nginx():
 def proxied(tmp_path_factory):
     """The server, and the port of nginx in front of it, with less patience."""
     folder, program = tmp_path_factory.mktemp("proxy"), nginx()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = next(free_ports())
     with running(StillModel()) as server:
         text = (EXAMPLES / "nginx.conf").read_text()
         for old, new in (
@@ -156,7 +155,7 @@ def test_the_server_starts_where_only_tmp_can_be_written(
             assert process.poll() is None, log.read_text()
             return re.search(r"Serving at (\S+)\n", log.read_text())
 
-        until(url, 120)
+        until(url)
         assert httpx.get(f"{url()[1]}/health").status_code == 200
     finally:
         process.kill()

@@ -1,6 +1,8 @@
 """Devices and worker processes on this machine: addresses, and `TF_CONFIG`."""
 
+import contextlib
 import json
+import random
 import socket
 
 import tensorflow as tf
@@ -24,13 +26,23 @@ def tf_config(addresses, index):
     )
 
 
+def free_ports():
+    """Ports of this machine at which nobody listens, in no order.
+
+    They lie below those that Linux gives to whoever asks for any, so that
+    nobody gets one before the process that it is meant for.
+    """
+    while True:
+        port = random.SystemRandom().randrange(10_000, 32_768)
+        with contextlib.suppress(OSError):
+            socket.create_server(("127.0.0.1", port)).close()
+            yield port
+
+
 def free_addresses(count):
     """That many addresses of this machine at which nobody listens."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    ports = set()
+    for port in free_ports():
+        ports.add(port)
+        if len(ports) == count:
+            return [f"127.0.0.1:{port}" for port in ports]

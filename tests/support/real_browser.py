@@ -29,7 +29,9 @@ def launched():
         if os.environ.get("CI"):
             pytest.fail(missing)
         pytest.skip(missing)
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=60_000)
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 
-def until(condition, seconds=20):
+def until(condition, seconds=120):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -13,7 +13,7 @@ def until(condition, seconds=20):
 
 async def until_in_loop(condition):
     """The same, while the event loop goes on."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < end
         await asyncio.sleep(0.001)

@@ -2,7 +2,8 @@
 
 python tests/support/watch_writes.py FOLDER REPORT ARGUMENTS...: REPORT gets
 a line for each file or folder that Python opens for writing, makes, renames or
-removes.
+removes. If END_AT is "NUMBER STEP", the process gets that signal when it has
+taken that step.
 """
 
 import os
@@ -32,8 +33,23 @@ def watch(folder, report):
     sys.addaudithook(note)
 
 
+def end_at(number, step):
+    from keras_transformer.training import loop
+
+    made = loop.Progress
+
+    def noticed(*place, **more):
+        if place[:1] == (step,):
+            os.kill(os.getpid(), number)
+        return made(*place, **more)
+
+    loop.Progress = noticed
+
+
 if __name__ == "__main__":
     watch(*sys.argv[1:3])
+    if when := os.environ.get("END_AT"):
+        end_at(*map(int, when.split()))
     sys.argv = ["train.py", *sys.argv[3:]]
     sys.path.insert(0, os.getcwd())
     runpy.run_path("train.py", run_name="__main__")

@@ -47,7 +47,7 @@ def test_a_dry_run_tells_size_tokens_memory_and_time_and_writes_nothing(dry):
     seconds = figure(output, "a usual batch")
     assert seconds > 0 and figure(output, "the longest one") > 0
     hours = seconds * PRESETS["demo"].training.steps / 3600
-    assert figure(output, "hours") == pytest.approx(hours, rel=0.01)
+    assert figure(output, "hours") == pytest.approx(hours, rel=0.02)
     assert list(folder.iterdir()) == []
 
 

@@ -21,7 +21,7 @@ def opened(browser, tmp_path):
         context = browser.new_context(**options)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(60_000)
         watch(context, asked, complaints)
         page.goto(path.as_uri())
         if options.get("java_script_enabled", True):
