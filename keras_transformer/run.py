@@ -234,7 +234,8 @@ class Run:
         name = absolute_name(opened.name)
         is_own = corpus is None or name == run.corpus != MEMORY
         test_set = evaluation.TestSet.read(opened, split, is_own_corpus=is_own)
-        if is_own and split == run.validation_split:
+        validated = opened.real_name(run.validation_split)
+        if is_own and opened.real_name(split) == validated:
             logger.warning(
                 "The training has chosen its weights on %s: its scores flatter "
                 "them.",

@@ -168,6 +168,22 @@ def test_more_steps_go_on_where_it_ended(run, in_memory, tmp_path):
     np.testing.assert_equal(weights_of(longer, 1), weights_of(whole, 1))
 
 
+@pytest.mark.slow
+def test_a_validation_is_not_in_the_loss_of_later_steps(in_memory, tmp_path):
+    rows = []
+    note = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda _, logs: rows.append(dict(logs))
+    )
+    settings = dict(steps=5, validation_steps=3, callbacks=[note])
+    train(tmp_path / "run", in_memory, **settings)
+    for steps in rows[:3], rows[3:]:
+        losses, tokens = zip(
+            *((x["batch_loss"], x["tokens"]) for x in steps), strict=True
+        )
+        mean = np.average(losses, weights=tokens)
+        np.testing.assert_allclose(steps[-1]["loss"], mean, rtol=1e-5)
+
+
 def test_what_makes_no_training_is_one_sentence(run, in_memory, tmp_path):
     for given, named in (
         (dict(callbacks=[7]), "`callbacks`"),

@@ -150,6 +150,8 @@ class Validation:
         if self.model is not model:
             self.model.set_weights(model.get_weights())
         figures = self.measure(f"step {now.step}")
+        # The steps to come would add to the metrics of this evaluation.
+        self.model.reset_metrics()
         if figures is None:
             return now
         layout.check_lock(self.run_dir)
