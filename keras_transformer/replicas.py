@@ -18,11 +18,11 @@ class Dropout(keras.layers.Dropout):
     """Keras's dropout, with different units dropped on every replica."""
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
-        context = _replica_context()
-        if context is None or not training or not self.rate:
-            return super().call(inputs, training)
-        seeds = _SeedsOfReplica(self.seed_generator, context)
-        return keras.random.dropout(inputs, self.rate, self.noise_shape, seeds)
+        if training and self.rate and (context := _replica_context()):
+            seeds = _SeedsOfReplica(self.seed_generator, context)
+            shape = self.noise_shape
+            return keras.random.dropout(inputs, self.rate, shape, seeds)
+        return super().call(inputs, training)
 
 
 class _SeedsOfReplica(keras.random.SeedGenerator):
