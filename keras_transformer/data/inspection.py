@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -140,16 +140,7 @@ class Inspection:
             f"Of {self.pairs:,} training pairs {', '.join(named)}: look at "
             "them, and clean the text where they are wrong."
         ]
-        return advice[: len(named)] + self.shared_advice()
-
-    def shared_advice(self) -> list[str]:
-        """Say what the scores of held-out splits are worth."""
-        return [
-            f"{count:,} of {all_of:,} sources of {split} are in the training "
-            "text too, so scores on it are better than on new text."
-            for split, (count, all_of) in self.shared().items()
-            if count
-        ]
+        return advice[: len(named)] + shared_advice(self.shared())
 
     def rows(
         self, records: TokenisedCorpus, tokenizer: Tokenizer, longest: int
@@ -194,3 +185,13 @@ class Inspection:
         for name, x, unit in counts:
             rows.append((name, f"{x:,}" if isinstance(x, int) else x, unit))
         return rows
+
+
+def shared_advice(shared: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Say what scores are worth of splits whose sources were trained on."""
+    return [
+        f"{count:,} of {all_of:,} sources of {split} are in the training "
+        "text too, so scores on it are better than on new text."
+        for split, (count, all_of) in shared.items()
+        if count
+    ]

@@ -3,7 +3,6 @@
 Every score carries a signature, which says how it was computed.
 """
 
-import collections
 import contextlib
 import dataclasses
 import errno
@@ -213,13 +212,19 @@ def evaluate(
 
 def warn_of_shared(corpus: Corpus, split: str, train_split: str) -> None:
     """Warn of sources that are in the training text too, if that is there."""
-    from keras_transformer.data.inspection import Inspection
+    from keras_transformer.data.corpora import tags_of, without_tag
+    from keras_transformer.data.inspection import shared_advice
 
-    looking = Inspection(corpus, [split])
+    sources = [source for source, _ in corpus.pairs(split) if source.strip()]
+    asked, tags = {*sources}, tags_of(corpus.name)
     with contextlib.suppress(UserError):
-        collections.deque(looking.watch(corpus.pairs(train_split)), maxlen=0)
-    for said in looking.shared_advice():
-        logger.warning(said)
+        trained_on = (
+            without_tag(x, tags) for x, _ in corpus.pairs(train_split)
+        )
+        met = {source for source in trained_on if source in asked}
+        shared = sum(source in met for source in sources)
+        for said in shared_advice({split: (shared, len(sources))}):
+            logger.warning(said)
 
 
 def _write_texts(
