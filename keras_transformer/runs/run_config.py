@@ -67,6 +67,8 @@ class RunConfig:
         symbols: Strings that stay one piece in the vocabulary, if any.
         is_imported: Whether another system has trained the run, and ours
             never has.
+        machine: `strategy` and `minutes` of the last session; no setting of
+            the run, since they do not change its result.
         version: The version of this package that began the run, if known.
         plan: Checksum of the batches' plan; None until there is one.
         removed: Settings of another version that it was trained with and
@@ -88,6 +90,7 @@ class RunConfig:
     vocabulary: str | None = None
     symbols: tuple[str, ...] | None = None
     is_imported: bool = False
+    machine: Mapping[str, Any] | None = None
     version: str | None = __version__
     plan: str | None = None
     removed: Mapping[str, Any] | None = None

@@ -7,7 +7,7 @@ import logging
 import pathlib
 import random
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -72,9 +72,10 @@ def prepare(session: Session) -> Prepared:
     with heartbeat("Planning the batches"):
         plan = plan_batches(train, recipe)
     run = fitted(session, run, len(plan))
+    machine = {"strategy": session.strategy, "minutes": session.minutes}
     if layout.has_begun(run_dir):
-        _tell_what_differs(run, plan.checksum(), run_dir)
-    run = dataclasses.replace(run, plan=plan.checksum())
+        _tell_what_differs(run, plan.checksum(), machine, run_dir)
+    run = dataclasses.replace(run, plan=plan.checksum(), machine=machine)
     _describe(run, plan, len(validation))
     batches = validation_batches(
         validation,
@@ -263,9 +264,17 @@ def records_of(
 
 
 def _tell_what_differs(
-    run: RunConfig, plan: str, run_dir: pathlib.Path
+    run: RunConfig, plan: str, machine: dict[str, Any], run_dir: pathlib.Path
 ) -> None:
-    """Tell of what a run did not begin with."""
+    """Tell of what a run did not begin with, or its last session had not."""
+    for name, value in (run.machine or {}).items():
+        if (now := machine.get(name)) != value:
+            logger.info(
+                "The last session had `%s` %s, this one has %s.",
+                name,
+                value or "without a limit",
+                now or "no limit",
+            )
     if run.plan not in (None, plan):
         why = "its token records were made again from a text that has changed"
         if run.version != __version__:
