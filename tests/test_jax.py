@@ -1,10 +1,6 @@
-import os
-import subprocess
-import sys
-
 import pytest
 from other_backends import assert_computes_alike
-from project_table import ROOT
+from programs import python
 
 pytestmark = pytest.mark.slow
 
@@ -15,14 +11,9 @@ def test_the_model_wing_computes_alike_without_tensorflow(tmp_path):
 
 def test_a_training_on_jax_is_refused_before_it_writes(corpus, tmp_path):
     run_dir = tmp_path / "run"
-    done = subprocess.run(
-        [sys.executable, "-m", "keras_transformer", "train"]
-        + ["--corpus", corpus, "--run-dir", run_dir],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "KERAS_BACKEND": "jax"},
-    )
+    words = ("train", "--corpus", corpus, "--run-dir", run_dir)
+    words = ("-m", "keras_transformer", *words)
+    done = python(*words, check=False, KERAS_BACKEND="jax")
     assert done.returncode == 2
     error = done.stderr.splitlines()[-1]
     assert error.startswith("error: ") and "backend" in error

@@ -1,18 +1,13 @@
 """A model saved by Keras, loaded where the model wing was imported."""
 
-import os
-import pathlib
-import subprocess
-import sys
-
 import h5py
 import numpy as np
 import pytest
+from programs import python
 from small_models import make_model
 
 import keras_transformer as kt
 
-ROOT = pathlib.Path(__file__).parents[1]
 LOAD = """
 import sys
 import numpy as np
@@ -54,20 +49,6 @@ def saved(tmp_path_factory):
     return folder
 
 
-def run(program, folder, backend):
-    environment = {
-        **os.environ,
-        "KERAS_BACKEND": backend,
-        "PYTHONPATH": str(ROOT),
-    }
-    subprocess.run(
-        [sys.executable, "-c", program],
-        check=True,
-        cwd=folder,
-        env=environment,
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     # Who imports what first is the same for every backend.
@@ -76,7 +57,8 @@ def run(program, folder, backend):
 )
 def test_a_new_process_loads_what_keras_saved(saved, backend, ways):
     for imports in ways:
-        run(LOAD.format(imports=imports), saved, backend)
+        program = LOAD.format(imports=imports)
+        python("-c", program, cwd=saved, KERAS_BACKEND=backend)
 
 
 ENCODER, DECODER = (

@@ -1,5 +1,6 @@
 """Things that users of Keras do with any model, and common mistakes."""
 
+import pathlib
 import warnings
 
 import keras
@@ -80,6 +81,8 @@ def test_a_model_exports_and_answers_the_same(tmp_path, fitted):
 def test_a_model_exports_to_litert_and_answers_the_same(tmp_path, fitted):
     path = str(tmp_path / "model.tflite")
     fitted.export(path, format="litert", verbose=False)
+    # None of TensorFlow's operators, which few programs have.
+    assert b"Flex" not in pathlib.Path(path).read_bytes()
     run = tf.lite.Interpreter(path).get_signature_runner()
     (logits,) = run(source=SOURCE, target_in=TARGET_IN).values()
     np.testing.assert_allclose(logits, fitted(INPUTS), 1e-4, 1e-5)

@@ -1,15 +1,15 @@
 """The README, and the page on Python, run as they are printed."""
 
 import os
-import pathlib
 import re
 import subprocess
 import sys
 
 import pytest
+from programs import python
+from project_table import ROOT
 from sample_runs import write_digits
 
-ROOT = pathlib.Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 PYTHON = (ROOT / "docs" / "start" / "python.md").read_text("utf-8")
 
@@ -24,28 +24,14 @@ def test_the_first_page_is_short():
     assert README.count("\n") <= 150
 
 
-def environment(folder):
-    """Commands of this environment, and this checkout's package."""
-    return {
-        **os.environ,
-        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-    }
-
-
 @pytest.mark.example
 def test_the_python_examples_run_word_by_word(tmp_path):
     program = "\n".join(blocks("python", PYTHON))
     (example,) = blocks("python")
     assert example in program
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        # All that people see.
-        env={**environment(tmp_path), "TF_CPP_MIN_LOG_LEVEL": "0"},
-        capture_output=True,
-        text=True,
+    all_that_people_see = dict(TF_CPP_MIN_LOG_LEVEL="0")
+    done = python(
+        *("-c", program), cwd=tmp_path, check=False, **all_that_people_see
     )
     assert done.returncode == 0, done.stderr[-3000:]
     # TensorFlow says this of a vocabulary that a seed has unloaded.
@@ -71,6 +57,7 @@ def test_the_commands_for_ones_own_text_run_one_after_the_other(tmp_path):
         f'#!/bin/sh\nexec {sys.executable} -m keras_transformer "$@"\n'
     )
     command.chmod(0o755)
+    path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
     (tmp_path / "my-text").mkdir()
     write_digits(tmp_path / "my-text", train=211, val=23, test=17)
     for path in (tmp_path / "my-text").glob("*.de"):
@@ -79,7 +66,7 @@ def test_the_commands_for_ones_own_text_run_one_after_the_other(tmp_path):
     done = subprocess.run(
         ["bash", "-euc", script],
         cwd=tmp_path,
-        env=environment(command.parent),
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )

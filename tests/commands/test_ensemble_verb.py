@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypotheses import assert_answered
 from verb_calls import (
     ENGLISH,
     GERMAN,
@@ -89,12 +90,7 @@ def test_an_export_holds_all_models(run_dir, other, tmp_path):
     translator = Run(run_dir, [other], mean).translator()
     options = dict(n_best=2, beam_size=2, max_source_length=256)
     expected = translator.translate(SOURCES, **options)
-    for row, hypotheses in enumerate(expected):
-        for n, (text, score) in enumerate(hypotheses):
-            assert found["translations"][row, n].numpy().decode() == text
-            np.testing.assert_allclose(
-                found["scores"][row, n], score, rtol=1e-4, atol=1e-5
-            )
+    assert_answered(found, expected, n_best=2)
     looks = signatures["attention"](
         source=tf.constant(ENGLISH), target=tf.constant(GERMAN)
     )

@@ -5,12 +5,12 @@ import json
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 from unittest import mock
 
 import pytest
 import sacrebleu
+from programs import python
 from verb_calls import ENGLISH, GERMAN, on_one_line, run, write_lines
 
 from keras_transformer.run import Run
@@ -72,12 +72,7 @@ def test_sacrebleus_own_command_compares_two_evaluations(
     write_lines(other / "test" / "translation.txt", GERMAN)
     words = shlex.split(said.removeprefix("Next: "))
     command = [word.replace("RUN/", f"{tmp_path}/") for word in words]
-    found = subprocess.run(
-        [sys.executable, "-m", *command],
-        check=True,
-        capture_output=True,
-        encoding="utf-8",
-    ).stdout
+    found = python("-m", *command).stdout
     scores = report_of(run_dir, "test")["scores"]
     for name in ("bleu", "chrf"):
         assert f" {scores[name]['value']:.1f} (" in found

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypotheses import assert_alike, assert_answered
 from sample_runs import OPTIONS, WORDS
 from session_loader import Served
 
@@ -156,15 +157,6 @@ def test_the_same_seed_draws_the_same_whatever_the_batches(small_translator):
 
     first = draw(SOURCES)
 
-    def assert_alike(found, expected):
-        for ours, theirs in zip(found, expected, strict=True):
-            assert [text for text, _ in ours] == [text for text, _ in theirs]
-            np.testing.assert_allclose(
-                [score for _, score in ours],
-                [score for _, score in theirs],
-                rtol=1e-4,
-            )
-
     assert_alike(draw(SOURCES), first)
     assert_alike(draw(SOURCES, batch_tokens=1), first)
     assert_alike(draw(SOURCES[::-1]), first[::-1])
@@ -226,15 +218,7 @@ def test_an_export_draws_as_its_options_say(small_translator, tmp_path):
 
     found = served("n_best", text=texts)
     expected, _ = small_translator.search_texts(texts, options)
-    for row, hypotheses in enumerate(expected):
-        ours = [text.decode() for text in found["translations"][row]]
-        missing = 3 - len(hypotheses)
-        assert ours == [text for text, _ in hypotheses] + [""] * missing
-        np.testing.assert_allclose(
-            found["scores"][row],
-            [score for _, score in hypotheses] + [-np.inf] * missing,
-            rtol=1e-4,
-        )
+    assert_answered(found, expected, n_best=3)
     # An answer does not depend on who else asks.
     (alone,) = served("n_best", text=texts[2:3])["translations"]
     assert alone.tolist() == found["translations"][2].tolist()

@@ -8,9 +8,9 @@ import runpy
 import shlex
 import shutil
 import subprocess
-import sys
 
 import pytest
+from programs import python
 
 import keras_transformer as kt
 from keras_transformer import layers
@@ -81,8 +81,7 @@ def test_the_lines_that_compare_two_systems_take_any_text(tmp_path, page):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         text = "".join(f"{x} two three four\n" if x else "\n" for x in AWKWARD)
         (tmp_path / name).write_text(text)
-    program = [sys.executable, "-m", *shlex.split(line)]
-    run = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True)
+    run = python("-m", *shlex.split(line), cwd=tmp_path, check=False)
     assert run.stdout.count(" 100.0 (100.0 ") >= 2, run.stderr
 
 

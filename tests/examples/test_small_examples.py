@@ -1,10 +1,9 @@
 """The examples that are one short program."""
 
 import runpy
-import subprocess
-import sys
 
 import pytest
+from programs import python
 from project_table import ROOT
 
 
@@ -13,13 +12,7 @@ def test_the_one_that_asks_a_saved_model_prints_what_it_translates(
     exported, small_translator
 ):
     text = "a small dog runs"
-    output = subprocess.run(
-        [sys.executable, "examples/ask_saved_model.py", exported, text],
-        check=True,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    ).stdout
+    output = python("examples/ask_saved_model.py", exported, text).stdout
     (expected,) = small_translator.translate(
         [text], beam_size=5, length_penalty=0.9
     )

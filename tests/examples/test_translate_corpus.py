@@ -1,14 +1,12 @@
 """A corpus through Apache Beam: order, bad rows, processes."""
 
-import os
-import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
+from programs import python
+from project_table import ROOT
 
-SCRIPT = pathlib.Path(__file__).parents[2] / "examples/beam/translate_corpus.py"
+SCRIPT = ROOT / "examples/beam/translate_corpus.py"
 WORDS = "ein kleiner Hund läuft über die grüne Wiese und bellt laut".split()
 
 
@@ -38,17 +36,13 @@ def test_shards_come_back_in_order_from_two_processes(
             text.removesuffix(b"\r\n") if name == "c" else text
         )
 
-    done = subprocess.run(
-        [
-            *(sys.executable, SCRIPT, "--model", exported, "--threads", "1"),
-            *("--input", tmp_path / "in-*.txt", "--output", tmp_path / "out"),
-            *("--batch-size", "5", "--block-lines", "13"),
-            *("--direct_running_mode", "multi_processing"),
-            *("--direct_num_workers", "2"),
-        ],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
+    done = python(
+        *(SCRIPT, "--model", exported, "--threads", "1"),
+        *("--input", tmp_path / "in-*.txt", "--output", tmp_path / "out"),
+        *("--batch-size", "5", "--block-lines", "13"),
+        *("--direct_running_mode", "multi_processing"),
+        *("--direct_num_workers", "2"),
+        check=False,
     )
 
     assert done.returncode == 0, done.stderr

@@ -2,14 +2,13 @@
 
 import json
 import re
-import subprocess
-import sys
 
 import ctranslate2
 import numpy as np
 import pytest
 import sample_runs
 import sentencepiece
+from programs import python
 from project_table import ROOT
 from small_models import make_model
 
@@ -168,12 +167,7 @@ def test_the_documented_lines_translate_without_keras(
     example = example.replace("ct2/mine", str(exported_trained))
     example = example.replace("A dog runs.", source)
     example += "\nimport sys; print({'keras', 'tensorflow'} & set(sys.modules))"
-    output = subprocess.run(
-        [sys.executable, "-c", example],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
+    output = python("-c", example).stdout
     expected = trained.translate([source])
     assert expected == ["sieben eins vier"]
     assert output == f"{expected}\nset()\n"

@@ -1,9 +1,8 @@
 """Whatever bytes come in, the exported model answers every row, each alone."""
 
-import hostile_requests
 import numpy as np
 import pytest
-from hostile_requests import KINDS, assert_same, check
+from hostile_requests import KINDS, assert_same, check, requests, siege
 from sample_runs import WORDS
 
 draw = np.random.default_rng(0)
@@ -31,9 +30,8 @@ def test_every_awkward_text_is_answered_whatever_its_neighbours(served):
 
 @pytest.mark.stands_for("hostile input")
 def test_clients_get_their_own_answers_beside_hostile_requests(served):
-    siege = hostile_requests.Siege(served, WORDS[:3])
-    hostile = hostile_requests.requests(served, 20, seed=3, longest=1_000)
-    siege.run(hostile, attackers=2, clients=4)
-    assert siege.failures == []
-    assert set(siege.rows) == set(served.signatures)
-    assert siege.friendly > 10
+    hostile = requests(served, 20, seed=3, longest=1_000)
+    failures, rows, friendly = siege(served, hostile, WORDS[:3], 2, 4)
+    assert failures == []
+    assert set(rows) == set(served.signatures)
+    assert friendly >= 4 * 5

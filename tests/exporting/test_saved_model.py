@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypotheses import assert_answered
 from session_loader import Served, operators
 
 from keras_transformer import config
@@ -91,17 +92,8 @@ def test_translations_are_those_of_the_translator(served, small_translator):
     found = served("n_best", text=TEXTS)
     best = served("serving_default", text=TEXTS)
 
-    for row, hypotheses in enumerate(expected):
-        texts = [text.decode() for text in found["translations"][row]]
-        missing = 3 - len(hypotheses)
-        assert texts == [item.text for item in hypotheses] + [""] * missing
-        np.testing.assert_allclose(
-            found["scores"][row],
-            [item.score for item in hypotheses] + [-np.inf] * missing,
-            rtol=1e-4,
-            atol=1e-4,
-        )
-        assert best["translation"][row] == found["translations"][row, 0]
+    assert_answered(found, expected, n_best=3)
+    assert (best["translation"] == found["translations"][:, 0]).all()
     np.testing.assert_allclose(best["score"], found["scores"][:, 0], rtol=1e-4)
     is_long = small_translator.tokenizer.tokenize(TEXTS).row_lengths() > 11
     assert 0 < np.sum(is_long) < len(TEXTS)

@@ -3,13 +3,13 @@
 import logging
 import re
 import shlex
-import subprocess
 import sys
 import types
 from importlib import metadata
 
 import pytest
-from project_table import EXTRAS, PROJECT, ROOT
+from programs import python
+from project_table import EXTRAS, PROJECT
 from sample_runs import OPTIONS
 
 from keras_transformer.__main__ import parse_args
@@ -127,5 +127,4 @@ def test_every_module_can_be_imported_without_any_extra():
         *("starlette", "uvicorn", "prometheus_client", "icu4py"),
         *("safetensors", "yaml"),
     )
-    command = [sys.executable, "-c", IMPORT_ALL, *packages]
-    subprocess.run(command, check=True, cwd=ROOT)
+    python("-c", IMPORT_ALL, *packages)

@@ -11,7 +11,6 @@ list of [device, operator, types] that no GPU kernel runs.
 import collections
 import functools
 import json
-from typing import NamedTuple
 
 import tensorflow as tf
 from local_workers import split_processor
@@ -23,14 +22,6 @@ from keras_transformer.model import Transformer
 from keras_transformer.optimizers import Adam
 
 GPU, XLA = "GPU", "XLA_GPU_JIT"
-
-
-class Missing(NamedTuple):
-    """An operator that no kernel runs."""
-
-    device: str
-    op: str
-    types: tuple[str, ...]  # Its attributes that are dtypes.
 
 
 @functools.cache
@@ -52,20 +43,14 @@ def missing_kernels(graph_def, roots=None):
         roots: Names of the functions to begin with; the graph if not given.
 
     Returns:
-        A set of `Missing`.
+        A set of `(device, operator, types)`; the types are names in a tuple.
     """
-    missing = set()
-    for node, by_xla in _nodes(graph_def, roots):
-        for device in (GPU, XLA) if by_xla else (GPU,):
-            if not _kernel(node, device):
-                types = (
-                    t
-                    for name in _type_names(node.op)
-                    for t in _values(_attribute(node, name))
-                )
-                names = tuple(sorted({tf.as_dtype(t).name for t in types}))
-                missing.add(Missing(device, node.op, names))
-    return missing
+    return {
+        (device, node.op, tuple(sorted(_types(node))))
+        for node, by_xla in _nodes(graph_def, roots)
+        for device in ((GPU, XLA) if by_xla else (GPU,))
+        if not _has_kernel(node, device)
+    }
 
 
 def _nodes(graph_def, roots):
@@ -92,24 +77,18 @@ def _called(node):
         yield from (f.name for f in [value.func, *value.list.func] if f.name)
 
 
-def _kernel(node, device):
-    """The `KernelDef` that a device would take, or None."""
+def _has_kernel(node, device):
     label = node.attr["_kernel"].s.decode() if "_kernel" in node.attr else ""
-    for kind in (device, "DEFAULT"):
-        fitting = [
-            kernel
-            for kernel in registry()[node.op]
-            if kernel.device_type == kind
-            and kernel.label == label
-            and all(
-                set(_values(_attribute(node, constraint.name)))
-                <= set(_values(constraint.allowed_values))
-                for constraint in kernel.constraint
-            )
-        ]
-        if fitting:
-            return max(fitting, key=lambda kernel: kernel.priority)
-    return None
+    return any(
+        kernel.device_type in (device, "DEFAULT")
+        and kernel.label == label
+        and all(
+            _values(_attribute(node, constraint.name))
+            <= _values(constraint.allowed_values)
+            for constraint in kernel.constraint
+        )
+        for kernel in registry()[node.op]
+    )
 
 
 def _attribute(node, name):
@@ -120,19 +99,19 @@ def _attribute(node, name):
     return next(a.default_value for a in attributes if a.name == name)
 
 
-def _type_names(op):
-    return [
-        a.name
-        for a in op_def_registry.get(op).attr
-        if a.type in ("type", "list(type)")
-    ]
+def _types(node):
+    """Names of the types among the attributes of a node."""
+    for each in op_def_registry.get(node.op).attr:
+        if each.type in ("type", "list(type)"):
+            for value in _values(_attribute(node, each.name)):
+                yield tf.as_dtype(value).name
 
 
 def _values(value):
     """The types, or else the strings, of an `AttrValue`, one or a list."""
     if value.HasField("list"):
-        return list(value.list.type) or list(value.list.s)
-    return [value.s] if value.HasField("s") else [value.type]
+        return {*value.list.type} or {*value.list.s}
+    return {value.s} if value.HasField("s") else {value.type}
 
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
@@ -142,18 +121,9 @@ def train_step_graph(precision, accumulate, strategy=None, **changes):
     """A `GraphDef`: the gradient by XLA, the update, the logs."""
     strategy = strategy or tf.distribute.get_strategy()
     with strategy.scope():
-        model = Transformer(
-            dropout=0.1,
-            dtype=precision,
-            **SIZES,
-            **changes,
-        )
-        model.compile(
-            Adam(),
-            SmoothedCrossEntropy(0.1),
-            jit_compile=True,
-            accumulate=accumulate,
-        )
+        model = Transformer(dropout=0.1, dtype=precision, **SIZES, **changes)
+        how = dict(jit_compile=True, accumulate=accumulate)
+        model.compile(Adam(), SmoothedCrossEntropy(0.1), **how)
         model.optimizer.build(model.trainable_variables)
     ids = tf.TensorSpec([None, None], tf.int32)
 

@@ -22,13 +22,7 @@ _EMOJI = ["👩‍👩‍👧‍👦", "🏳️‍🌈", "🇩🇪", "👍🏽",
 _MARKS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f"
 
 
-def _broken_utf8(draw, size):
-    parts = b"\xff", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc3"
-    return b"".join(draw.choice(parts, size // 3)) + b" Hund"
-
-
-def _zeros(draw, size):
-    return b"\0" * size if draw.random() < 0.5 else b"Hu\0nd\0 " * (size // 7)
+_BROKEN = b"\xff", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc3"
 
 
 def _letters(draw, letters, count):
@@ -43,8 +37,9 @@ def _towers(draw, size):
 # Each is drawn with about so many bytes.
 KINDS = [
     lambda draw, size: draw.bytes(size),
-    _broken_utf8,
-    _zeros,
+    lambda draw, size: b"".join(draw.choice(_BROKEN, size // 3)) + b" Hund",
+    lambda draw, size: b"\0" * size,
+    lambda draw, size: b"Hu\0nd\0 " * (size // 7),
     lambda draw, size: _letters(draw, _MARKS + "abשלمر ", size // 3),
     _towers,
     lambda draw, size: _letters(draw, _EMOJI, size // 12),
@@ -111,84 +106,63 @@ def assert_same(values, wanted):
         np.testing.assert_array_equal(values, wanted)
 
 
-class Siege:
-    """Hostile requests to an export, and friendly clients beside them.
-
-    Attributes:
-        failures: The wrong answers, as text.
-        rows: Rows of hostile requests answered, by signature.
-        friendly: Number of friendly requests.
+def siege(served, hostile, texts, attackers, clients):
+    """Ask all of `hostile` in threads, and ordinary texts meanwhile.
 
     Args:
         served: An export.
-        texts: What the friendly clients ask; answered once here, alone, to
-            compare with.
+        hostile: Requests as those above.
+        texts: What friendly clients ask; answered alone first, to compare with.
+
+    Returns:
+        The wrong answers as text, the rows of hostile requests by signature,
+        and the number of friendly requests, at least five of each client.
     """
-
-    def __init__(self, served, texts):
-        self.served = served
-        self.failures, self.friendly = [], 0
-        self.rows = collections.Counter()
-        self._lock = threading.Lock()
-        # Shapes of these answers do not depend on the batch.
-        self._expected = {
-            (signature, text): served.everywhere(signature, [text])
-            for signature in ("n_best", "score", "serving_default")
-            for text in texts
-        }
-
-    def run(self, hostile, attackers, clients):
-        """Ask all of `hostile` in threads, and ordinary texts meanwhile."""
-        hostile = iter(hostile)
-        with futures.ThreadPoolExecutor(attackers + clients) as pool:
-            attacks = [
-                pool.submit(self._attack, hostile) for _ in range(attackers)
-            ]
-            friends = [
-                pool.submit(self._befriend, seed, attacks)
-                for seed in range(clients)
-            ]
-            for each in [*attacks, *friends]:
-                each.result()
-
-    def _attack(self, hostile):
-        while True:
-            with self._lock:
-                signature, inputs = next(hostile, (None, None))
-            if signature is None:
-                return
-            rows = len(next(iter(inputs.values())))
-            with self._noting(f"{signature} of {rows} hostile rows"):
-                check(self.served(signature, **inputs), rows)
-            with self._lock:
-                self.rows[signature] += rows
-
-    def _befriend(self, seed, attacks):
-        draw = np.random.default_rng(seed)
-        keys = list(self._expected)
-        while not all(attack.done() for attack in attacks):
-            signature, _ = keys[draw.integers(len(keys))]
-            texts = [text for name, text in keys if name == signature]
-            texts = draw.choice(texts, draw.integers(1, 9)).tolist()
-            with self._noting(f"{signature} of {len(texts)} friendly rows"):
-                self._ask(signature, texts)
-            with self._lock:
-                self.friendly += 1
-
-    def _ask(self, signature, texts):
-        answer = self.served.everywhere(signature, texts)
-        for name, values in answer.items():
-            wanted = np.concatenate(
-                [self._expected[signature, text][name] for text in texts]
-            )
-            assert_same(values, wanted)
+    # Shapes of these answers do not depend on the batch.
+    names = ("n_best", "score", "serving_default")
+    keys = list(itertools.product(names, texts))
+    alone = {key: served.everywhere(key[0], [key[1]]) for key in keys}
+    failures, rows, friendly = [], collections.Counter(), []
+    hostile, lock = iter(hostile), threading.Lock()
 
     @contextlib.contextmanager
-    def _noting(self, what):
+    def noting(what):
         try:
             yield
         except Exception as error:  # All others are still to be asked.
-            self.failures.append(f"{what}: {type(error).__name__}: {error}")
+            failures.append(f"{what}: {type(error).__name__}: {error}")
+
+    def attack():
+        while True:
+            with lock:
+                signature, inputs = next(hostile, (None, None))
+            if signature is None:
+                return
+            count = len(next(iter(inputs.values())))
+            with noting(f"{signature} of {count} hostile rows"):
+                check(served(signature, **inputs), count)
+            with lock:
+                rows[signature] += count
+
+    def befriend(seed):
+        draw = np.random.default_rng(seed)
+        for asked in itertools.count():
+            if asked >= 5 and all(attack.done() for attack in attacks):
+                return
+            name, _ = keys[draw.integers(len(keys))]
+            some = draw.choice(texts, draw.integers(1, 9)).tolist()
+            with noting(f"{name} of {len(some)} friendly rows"):
+                for part, values in served.everywhere(name, some).items():
+                    wanted = [alone[name, text][part] for text in some]
+                    assert_same(values, np.concatenate(wanted))
+            friendly.append(name)
+
+    with futures.ThreadPoolExecutor(attackers + clients) as pool:
+        attacks = [pool.submit(attack) for _ in range(attackers)]
+        friends = [pool.submit(befriend, seed) for seed in range(clients)]
+        for each in [*attacks, *friends]:
+            each.result()
+    return failures, rows, len(friendly)
 
 
 def main(export, count):
@@ -199,17 +173,12 @@ def main(export, count):
     served = Served(export)
     memory = []
     for seed, number in (2, count // 2), (1, count):
-        siege = Siege(served, WORDS[:15])
         hostile = requests(served, number, seed, longest=2**15)
-        siege.run(hostile, attackers=4, clients=4)
+        seen = siege(served, hostile, WORDS[:15], attackers=4, clients=4)
         memory.append(resident_bytes())
-    found = {
-        "growth": memory[1] / memory[0] - 1,
-        "failures": siege.failures,
-        "rows": siege.rows,
-        "friendly": siege.friendly,
-    }
-    print(json.dumps(found))
+    names = ("failures", "rows", "friendly")
+    found = dict(zip(names, seen, strict=True))
+    print(json.dumps({"growth": memory[1] / memory[0] - 1, **found}))
 
 
 if __name__ == "__main__":

@@ -1,26 +1,13 @@
 """The model wing on another backend of Keras, compared with TensorFlow."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
-from project_table import ROOT
-
-SUPPORT = ROOT / "tests" / "support"
+from programs import SUPPORT, python
 
 
 def run(backend, folder, *model):
     folder.mkdir()
-    subprocess.run(
-        [sys.executable, SUPPORT / "run_model_wing.py", folder, *model],
-        check=True,
-        env={
-            **os.environ,
-            "KERAS_BACKEND": backend,
-            "PYTHONPATH": str(ROOT),
-        },
-    )
+    program = SUPPORT / "run_model_wing.py"
+    python(program, folder, *model, KERAS_BACKEND=backend)
     return dict(np.load(folder / "results.npz"))
 
 

@@ -1,4 +1,4 @@
-"""Programs of this folder, each in a fresh process that ends well."""
+"""Python programs, each in a fresh process."""
 
 import os
 import subprocess
@@ -6,20 +6,22 @@ import sys
 
 from project_table import ROOT
 
+SUPPORT = ROOT / "tests" / "support"
 
-def run_program(name, *argv, **environment):
-    """Run it with arguments; returns what it wrote to stdout and stderr."""
-    done = subprocess.run(
-        [sys.executable, ROOT / "tests" / "support" / name, *map(str, argv)],
-        check=True,
+
+def python(*argv, cwd=ROOT, check=True, **environment):
+    """Run Python with these arguments; it must end well, unless told not to."""
+    ours = {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return subprocess.run(
+        [sys.executable, *map(str, argv)],
+        check=check,
         capture_output=True,
         text=True,
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "TF_CPP_MIN_LOG_LEVEL": "3",
-            **environment,
-        },
+        cwd=cwd,
+        env={**os.environ, **ours, **environment},
     )
-    return done.stdout, done.stderr
+
+
+def run_program(name, *argv):
+    """Run one of this folder; returns what it wrote to stdout."""
+    return python(SUPPORT / name, *argv).stdout

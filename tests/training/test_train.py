@@ -1,14 +1,12 @@
 import json
 import os
-import pathlib
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
 import sample_runs
 import tensorflow as tf
+from programs import python
 from sample_runs import train_on_digits
 from warned import warnings_of
 
@@ -17,8 +15,6 @@ from keras_transformer.config import SETTINGS, UserError
 from keras_transformer.runs import history, layout
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import loop
-
-ROOT = pathlib.Path(__file__).parents[2]
 
 
 def arguments(corpus, run_dir, *more):
@@ -245,12 +241,6 @@ def test_what_can_be_seen_to_be_wrong_is_told_without_tensorflow(tmp_path):
         "    assert main(['train', '--corpus', 'demo', *argv]) == 2\n"
         "print(*sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = python("-c", program)
     assert done.stderr.count("error: ") == 4
     assert not {"keras", "tensorflow", "numpy"} & set(done.stdout.split())

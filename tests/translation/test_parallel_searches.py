@@ -5,6 +5,7 @@ from concurrent import futures
 
 import numpy as np
 import pytest
+from hypotheses import assert_alike
 from sample_runs import SMALL_SIZES
 
 from keras_transformer.config import Sampling, Search
@@ -132,14 +133,7 @@ def test_translations_do_not_depend_on_how_many_run(translator, texts, options):
     expected = n_best(1)
     assert len({round(best.score, 3) for best, *_ in expected}) > 25
     for at_once in (2, 3, None):
-        found = n_best(at_once)
-        for ours, theirs in zip(found, expected, strict=True):
-            assert [text for text, _ in ours] == [text for text, _ in theirs]
-            np.testing.assert_allclose(
-                [score for _, score in ours],
-                [score for _, score in theirs],
-                rtol=1e-4,
-            )
+        assert_alike(n_best(at_once), expected)
 
 
 def test_progress_is_told_in_the_thread_of_the_caller(translator, texts):

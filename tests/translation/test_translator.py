@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypotheses import assert_alike
 from sample_runs import SMALL_SIZES, WORDS
 
 from keras_transformer import config
@@ -73,10 +74,7 @@ def test_another_process_gets_the_same_translator(translator, precision):
     made = translator.freeze(precision) if precision else translator
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         found, expected = pool.apply(translated, [made]), translated(made)
-    for one, other in zip(found, expected, strict=True):
-        assert [x.text for x in one] == [x.text for x in other]
-        scores = [[x.score for x in both] for both in (one, other)]
-        np.testing.assert_allclose(*scores, rtol=1e-5)
+    assert_alike(found, expected)
 
 
 def test_a_translator_from_before_a_fork_is_refused(translator):
