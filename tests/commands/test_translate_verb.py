@@ -93,30 +93,6 @@ def test_the_options_of_translate_reach_the_search(translated, monkeypatch):
     )
 
 
-@pytest.mark.stands_for("searches of the verb translate")
-def test_n_best_names_the_line_and_the_score(translated, translator):
-    rows = [row.split("\t") for row in translated("--n-best", 3)]
-
-    expected = [
-        (str(number), hypothesis)
-        for number, found in enumerate(
-            translator.translate(SOURCES, n_best=3), start=1
-        )
-        for hypothesis in found
-    ]
-    assert [(number, text) for number, _, text in rows] == [
-        (number, on_one_line(hypothesis.text))
-        for number, hypothesis in expected
-    ]
-    np.testing.assert_allclose(
-        [float(score) for _, score, _ in rows],
-        [hypothesis.score for _, hypothesis in expected],
-        atol=1e-4,
-    )
-    # Two lines are blank: one translation each.
-    assert len(rows) == 3 * (len(SOURCES) - 2) + 2
-
-
 def test_cells_whose_sentences_are_translated_one_by_one_stay_apart():
     found = [[Hypothesis("x\ty\nz", -0.5)]]
     asked = None, ("a\tb",), found, 1, Search(), False

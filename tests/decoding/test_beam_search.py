@@ -21,7 +21,6 @@ from simple_search import (
 
 from keras_transformer.decoding.beam_search import (
     beam_search,
-    length_normaliser,
 )
 
 
@@ -264,10 +263,3 @@ def test_other_special_ids_are_honoured():
     np.testing.assert_array_equal(ids[0, 0, :2], [2, 0])
     assert (ids[0, 0, 2:] == 5).all()
     np.testing.assert_array_equal(lengths, [[2]])
-
-
-def test_the_normaliser_is_that_of_wu_et_al():
-    np.testing.assert_allclose(
-        length_normaliser(tf.constant([1, 7, 13]), 2.0), [1, 4, 9], rtol=1e-6
-    )
-    np.testing.assert_allclose(length_normaliser(tf.constant(31), 0.5), 6**0.5)

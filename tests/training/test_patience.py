@@ -137,11 +137,6 @@ def test_it_ends_after_so_many_validations_without_a_better_value(
     assert f"{best}, of update 8," in said
 
 
-@pytest.mark.parametrize("patience, end", [(1, 6), (2, 12), (4, 20)])
-def test_a_better_value_begins_the_count_anew(tmp_path, patience, end):
-    assert session(tmp_path, LOSSES, patience) == end
-
-
 def test_without_patience_no_validation_ends_it_and_nothing_is_kept(tmp_path):
     assert session(tmp_path, [3.0] * 10, None) == 20
     assert not kept(tmp_path)

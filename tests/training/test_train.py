@@ -52,15 +52,6 @@ def test_a_run_directory_holds_all_that_later_verbs_need(finished):
     assert config["training"]["batch_tokens"] == 256
 
 
-def test_the_history_has_losses_that_fall_and_a_bleu(finished):
-    rows = history.read_history(finished)
-    losses = [row["loss"] for row in rows if "loss" in row]
-    assert losses[-1] < losses[0] - 1
-    validated = [row["step"] for row in rows if "validation_bleu" in row]
-    assert validated == [20, 30]
-    assert list((finished / "logs").glob("events.out.tfevents.*"))
-
-
 def test_the_same_command_on_a_finished_run_says_so(corpus, finished, caplog):
     caplog.set_level("INFO")
     # How a batch is computed may change.
@@ -219,18 +210,6 @@ def test_what_has_not_begun_needs_a_corpus(tmp_path, capsys):
     error = error_of(capsys, "--run-dir", tmp_path / "run")
     assert "--corpus" in error
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.slow
-def test_a_training_ends_when_its_target_is_reached(corpus, tmp_path, caplog):
-    more = ["--target-bleu", "0", "--validation-steps", "4"]
-    argv = arguments(corpus, tmp_path / "run", *more)
-    caplog.set_level("INFO")
-    assert train_on_digits(*argv) == 0
-    assert "BLEU has reached 0: ending after step 4." in caplog.text
-    assert train_on_digits(*argv) == 0
-    assert "is finished: 4 updates" in caplog.text
-    assert "higher `target_bleu`." in caplog.text  # More steps would not do.
 
 
 def test_what_can_be_seen_to_be_wrong_is_told_without_tensorflow(tmp_path):
