@@ -35,9 +35,9 @@ from keras_transformer.optimizers import (
 )
 from keras_transformer.presets import PRESETS as PRESETS
 from keras_transformer.run import Run as Run
+from keras_transformer.run import train as train
 from keras_transformer.synthetic import backtranslate as backtranslate
 from keras_transformer.synthetic import distill as distill
-from keras_transformer.train_run import train as train
 from keras_transformer.training.dry_run import dry_run as dry_run
 from keras_transformer.training.request import recipe as recipe
 from keras_transformer.translation.alignment import Attention as Attention

@@ -22,11 +22,10 @@ from keras_transformer.config import Search, UserError
 from keras_transformer.data import lines
 from keras_transformer.data.texts import Pair, checked_texts
 from keras_transformer.machine import exhaustion, files
-from keras_transformer.run import Run
+from keras_transformer.run import Run, train
 from keras_transformer.runs import layout
 from keras_transformer.runs.layout import DISTILLED, TOKENIZER_FILE
 from keras_transformer.runs.run_config import begun_config, load_vocabulary
-from keras_transformer.train_run import train
 from keras_transformer.training.request import (
     check_tags,
     log_shown,

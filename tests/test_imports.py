@@ -25,7 +25,7 @@ FLOORS = [
     {"decoding", "runs", "viewing"},
     {"importing", "translation"},
     {"exporting", "serving", "training"},
-    {"run", "synthetic", "train_run"},
+    {"run", "synthetic"},
     {"__main__", "commands"},
 ]
 FLOOR = {place: i for i, floor in enumerate(FLOORS) for place in floor}
@@ -38,8 +38,6 @@ STEPS = {
     ("presets", "settings"),
     ("replicas", "keras_internals"),
     ("synthetic", "run"),
-    ("synthetic", "train_run"),
-    ("train_run", "run"),
     ("__main__", "commands"),
 }
 

@@ -7,6 +7,7 @@ errors of one sentence are alike for all verbs.
 """
 
 import argparse
+import functools
 import gc
 import itertools
 import logging
@@ -20,7 +21,7 @@ from typing import Any, NoReturn
 
 from keras_transformer.config import JobError, UserError
 from keras_transformer.machine import exhaustion
-from keras_transformer.settings import nearest
+from keras_transformer.settings import nearest, of_kind
 
 DONE, FAILED, WRONG = 0, 1, 2
 
@@ -39,6 +40,9 @@ class Parser(argparse.ArgumentParser):
         self.flags: list[str] = []
         raw = argparse.RawDescriptionHelpFormatter
         super().__init__(allow_abbrev=False, formatter_class=raw, **options)
+        # An empty text would be the current folder.
+        path = functools.partial(of_kind, "path", pathlib.Path)
+        self.register("type", pathlib.Path, path)
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
         self.flags += [name for name in names if name.startswith("--")]

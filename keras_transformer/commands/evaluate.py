@@ -1,22 +1,16 @@
 """`keras-transformer evaluate`."""
 
 import argparse
-from dataclasses import fields
 
 from keras_transformer.commands import command_line, flags
-from keras_transformer.config import Search
 from keras_transformer.data.corpora import TFDS_PREFIX, parts_of
 from keras_transformer.translation.display import SentenceDisplay
-
-# It takes one translation of each source, as long as in training.
-_OTHERS = {"n_best", "max_source_length"}
-OF_SEARCH = [x.name for x in fields(Search) if x.name not in _OTHERS]
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has."""
     flags.add_run_flags(parser)
-    flags.add_beam_flags(parser, OF_SEARCH)
+    flags.add_search_flags(parser, n_best=None)
     flags.add_parallel_flag(parser)
     add = parser.add_argument
     add(

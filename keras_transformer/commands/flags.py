@@ -50,8 +50,6 @@ def add(
         if not about.flag:
             continue
         known: dict[str, Any] = {"type": kind, "metavar": about.metavar}
-        if kind is pathlib.Path:
-            known["type"] = str  # An empty one is refused, not taken for ".".
         if kind is bool:
             known = {"action": "store_const", "const": True}
         elif about.choices:
@@ -114,11 +112,8 @@ def add_beam_flags(
     parser: argparse.ArgumentParser, names: Iterable[str] = RUN_SEARCH
 ) -> None:
     """Add the flags whose defaults come from the run."""
-    add(
-        parser,
-        [_FIELDS[name] for name in names],
-        default="; default: the run's",
-    )
+    fields = [_FIELDS[name] for name in names]
+    add(parser, fields, default="; default: the run's")
 
 
 def add_parallel_flag(parser: argparse.ArgumentParser) -> None:
@@ -134,15 +129,19 @@ def add_parallel_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def add_search_flags(
-    parser: argparse.ArgumentParser, n_best: str = "1"
+    parser: argparse.ArgumentParser, n_best: str | None = "1"
 ) -> None:
     """Add every setting of the search, except those of sampling.
 
-    `n_best` is what the verb takes without that flag, in words.
+    `n_best` is what the verb takes without that flag, in words. With None it
+    takes one translation of each source, as long as in training.
     """
     add_beam_flags(parser)
-    add(parser, [_FIELDS["n_best"]], default=f"; default: {n_best}")
     known = {"n_best", *RUN_SEARCH}
+    if n_best is None:
+        known.add("max_source_length")
+    else:
+        add(parser, [_FIELDS["n_best"]], default=f"; default: {n_best}")
     add(parser, [x for name, x in _FIELDS.items() if name not in known])
 
 

@@ -2,15 +2,11 @@
 
 import argparse
 import contextlib
-import logging
-import os
 import pathlib
 
 from keras_transformer.commands import command_line, flags, text_streams
 from keras_transformer.config import UserError
 from keras_transformer.machine import files
-
-logger = logging.getLogger("keras_transformer")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -48,12 +44,6 @@ def run(args: argparse.Namespace) -> None:
             raise UserError(
                 "Expected a text as TEXT, received an empty one; give what to "
                 "translate."
-            )
-        if os.path.isfile(text):
-            logger.warning(
-                "%s is a file, but view does not open it: it draws the name as "
-                "a text.",
-                text,
             )
     run, search = flags.prepare(args, n_best=4)
     with contextlib.ExitStack() as stack:

@@ -105,12 +105,17 @@ class Folder(Corpus):
 def _ending(files: Sequence[str], code: str) -> str:
     """Find how files spell a code: `zh_CN` for `zh-CN`, `eng_Latn` for `en`.
 
-    Or else the only one of its language and script, as `zh` is for `zh-CN`.
+    Or else the only one of its language and script, as `zh` is for `zh-CN`, but
+    not that of another country.
     """
     endings = {part for file in files for part in file.split(".")[1:]}
     codes = {x: read_code(x) for x in endings - {"gz"} if is_code(x)}
     wanted = read_code(code)
-    same = [x for x, known in codes.items() if known.is_same(wanted)]
+    same = [
+        x
+        for x, known in codes.items()
+        if known.is_same(wanted) and len(known.countries | wanted.countries) < 2
+    ]
     for likely in [x for x in same if codes[x].code == wanted.code], same:
         if len(likely) == 1 and code not in endings:
             return likely[0]

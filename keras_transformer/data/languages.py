@@ -60,6 +60,11 @@ class Language:
         return self.script not in _WITHOUT_SPACES
 
     @property
+    def countries(self) -> set[str]:
+        """The country, if the code names one."""
+        return {part for part in self.code.split("-") if part.isupper()}
+
+    @property
     def has_gaps(self) -> bool:
         """Whether sentences stand between spaces."""
         return self.script not in _WITHOUT_GAPS

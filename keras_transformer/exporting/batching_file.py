@@ -5,7 +5,6 @@ import pathlib
 import re
 
 from keras_transformer.config import UserError
-from keras_transformer.settings import nearest
 
 BATCHING_FILE = "batching_parameters.txt"
 MAX_BATCH_SIZE = 32
@@ -47,16 +46,15 @@ def read_batching(path: str | os.PathLike) -> dict[str, int]:
     values = {}
     text = re.sub("#.*", "", text)
     for name, value in re.findall(r"\b(\w+)\s*:?\s*{([^}]*)}", text):
-        meant = "" if name in _KNOWN else nearest(name, _KNOWN)
-        if name not in _KNOWN and not meant:
+        if name not in _KNOWN:
             continue  # Another of TensorFlow Serving's.
         number = re.fullmatch(r"\s*value\s*:\s*(\d+)\s*", value)
         values[name] = int(number[1]) if number else -1
         least = int(name != "batch_timeout_micros")
-        if meant or values[name] < least:
+        if values[name] < least:
             raise UserError(
                 f"Expected NAME {{ value: N }} in {path}, with N of at least "
-                f"{least}, found {name} {{{value}}}{meant}; correct it."
+                f"{least}, found {name} {{{value}}}; correct it."
             )
     if not values:
         raise UserError(

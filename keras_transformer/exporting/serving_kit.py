@@ -3,8 +3,7 @@
 `docs/reference/saved_model.md` says what each file does. A warm-up request that
 is larger than the batching file allows would keep a version from loading, so a
 new version adapts to the files that are there. Without
-`tensorflow-serving-api`, which defines the messages, only the batching file is
-written.
+`tensorflow-serving-api`, which defines the messages, there is no warm-up.
 """
 
 import dataclasses
@@ -14,9 +13,8 @@ import os
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from google.protobuf import text_encoding, text_format
+from google.protobuf import text_encoding
 
 from keras_transformer.config import EXPORT_PRECISIONS, Search, UserError
 from keras_transformer.exporting.batching_file import (
@@ -45,6 +43,13 @@ _MODELS = """\
 # For tensorflow_model_server --model_config_file, with this folder mounted at
 # base_path. The highest version is served unless model_version_policy says
 # otherwise.
+model_config_list {
+  config {
+    name: "NAME"
+    base_path: "/models/NAME"
+    model_platform: "tensorflow"
+  }
+}
 """
 
 logger = logging.getLogger("keras_transformer")
@@ -102,11 +107,14 @@ class Export:
         signatures: Mapping[str, Sequence[str]],
     ) -> None:
         """Put three requests for each signature into a SavedModel."""
-        if _missing():
+        try:
+            module = "tensorflow_serving.apis.prediction_log_pb2"
+            messages = extras.needs(module, "serving")
+        except UserError as error:
+            logger.warning("Leaving out the warm-up requests: %s", error)
             return
         import tensorflow as tf
 
-        messages = _messages("apis.prediction_log_pb2")
         texts = itertools.cycle([SHORT_TEXT, LONG_TEXT])
         full = list(itertools.islice(texts, self.max_batch_size))
         path = pathlib.Path(saved_model) / WARMUP_FILE
@@ -126,31 +134,20 @@ class Export:
     def write_configs(self, output: pathlib.Path) -> None:
         """Write the two configuration files; keep existing ones."""
         size = self.max_batch_size or MAX_BATCH_SIZE
-        texts = {BATCHING_FILE: batching_text(size)}
-        if error := _missing():
-            logger.warning(
-                "Leaving out %s and the warm-up requests: %s",
-                MODELS_FILE,
-                error,
-            )
-        else:
-            texts[MODELS_FILE] = self.models_config()
+        texts = {
+            BATCHING_FILE: batching_text(size),
+            MODELS_FILE: models_config(str(self.name)),
+        }
         for file, text in texts.items():
             if (output / file).exists():
                 logger.info("Kept %s as it is", output / file)
             else:
                 files.write_text(output / file, text)
 
-    def models_config(self) -> str:
-        """Write TensorFlow Serving's `ModelServerConfig` as text."""
-        messages = _messages("config.model_server_config_pb2")
-        config = messages.ModelServerConfig()
-        config.model_config_list.config.add(
-            name=self.name,
-            base_path=f"/models/{self.name}",
-            model_platform="tensorflow",
-        )
-        return _MODELS + text_format.MessageToString(config)
+
+def models_config(name: str) -> str:
+    """Write TensorFlow Serving's `ModelServerConfig` as text."""
+    return _MODELS.replace("NAME", text_encoding.CEscape(name, True))
 
 
 def version_path(output: str | os.PathLike, version: int) -> pathlib.Path:
@@ -203,20 +200,6 @@ def _kept_size(path: pathlib.Path, asked: int | None) -> int:
             f"{asked}; leave out `max_batch_size` or change the file."
         )
     return kept
-
-
-def _messages(module: str) -> Any:
-    """Import a module of TensorFlow Serving's messages."""
-    return extras.needs(f"tensorflow_serving.{module}", "serving")
-
-
-def _missing() -> UserError | None:
-    """Say why the messages are missing, if they are."""
-    try:
-        _messages("apis.prediction_log_pb2")
-    except UserError as error:
-        return error
-    return None
 
 
 # The settings that have flags.

@@ -22,7 +22,6 @@ export.
 """
 
 import contextlib
-import errno
 import fcntl
 import logging
 import os
@@ -89,11 +88,6 @@ def check_empty(run_dir: str | os.PathLike) -> pathlib.Path:
     return path
 
 
-# Errors of file systems without locks, as of some NFS; 524 is ENOTSUPP.
-_NO_LOCKS = (
-    *(errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, 524),
-    errno.EBADF,
-)
 # The locks of this process, by the path of the locked file.
 _held: dict[pathlib.Path, int] = {}
 
@@ -163,7 +157,7 @@ def _take(path: pathlib.Path) -> int | None:
 
 
 def _without_lock(path: pathlib.Path, error: OSError) -> None:
-    """Go on without a lock only where the file system has none."""
+    """Refuse what somebody holds; go on where the file system has no locks."""
     if isinstance(error, BlockingIOError):
         holder = "another process"
         with contextlib.suppress(OSError):  # It may just have gone.
@@ -172,8 +166,6 @@ def _without_lock(path: pathlib.Path, error: OSError) -> None:
             f"{path.parent} is in use by {holder}; wait until it ends, or "
             "choose another folder."
         ) from None
-    if error.errno not in _NO_LOCKS:
-        raise error
     logger.warning(
         "The file system of %s has no locks (%s): make sure that nothing else "
         "writes there.",

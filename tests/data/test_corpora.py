@@ -319,7 +319,7 @@ def test_a_folder_may_spell_its_languages_in_another_way(tmp_path):
     assert (corpus.source_lang, corpus.target_lang) == ("pt_br", "zh-hans")
     corpus = open_corpus(str(tmp_path), "pt", "zh")
     assert list(corpus.pairs("train")) == [("um", "a")]
-    for sides in ("pt", "zh-Hant"), ("pt", "pt_PT"):
+    for sides in ("pt", "zh-Hant"), ("pt", "pt_PT"), ("pt_PT", "zh"):
         with pytest.raises(config.UserError, match="SPLIT.pt"):
             open_corpus(str(tmp_path), *sides)
     write(tmp_path, dev_eng_Latn=b"one\n", dev_deu_Latn=b"eins\n")

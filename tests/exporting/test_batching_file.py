@@ -31,7 +31,7 @@ def test_a_file_of_another_spelling_is_read(tmp_path):
     [
         (None, "cannot read them"),
         (b"num_batch_threads { value: 0 }", "num_batch_threads { value: 0 }"),
-        (b"max_batch_siz { value: 4 }", "did you mean max_batch_size"),
+        (b"max_batch_siz { value: 4 }", "found none"),
         (b"max_batch_size { value: four }", "max_batch_size { value: four }"),
     ],
 )

@@ -17,7 +17,7 @@ import yaml
 from sample_runs import quantized_export
 from session_loader import Served
 
-from keras_transformer.exporting.serving_kit import Export
+from keras_transformer.exporting.serving_kit import models_config
 
 ROOT = pathlib.Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "serving"
@@ -145,7 +145,7 @@ def test_the_compose_file_names_what_export_writes(exported):
     assert mode == "ro"
     # As make demo exports, seen from the compose file.
     assert (EXAMPLES / folder).resolve() == ROOT / "exported" / "demo"
-    config = Export().planned(folder).models_config()
+    config = models_config(pathlib.Path(folder).name)
     assert 'name: "demo"' in config
     assert f'base_path: "{inside}"' in config
     flags = dict(flag.split("=") for flag in service["command"])

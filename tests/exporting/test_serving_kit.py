@@ -12,7 +12,7 @@ from keras_transformer.exporting.batching_file import (
     batching_text,
     read_batching,
 )
-from keras_transformer.exporting.serving_kit import Export
+from keras_transformer.exporting.serving_kit import Export, models_config
 
 BATCHING = "batching_parameters.txt"
 
@@ -124,9 +124,7 @@ def test_another_batch_size_than_in_the_file_is_refused(tmp_path):
 def test_another_name_than_in_the_file_is_refused(tmp_path):
     # No server would know the export by it.
     kept = 'größe "2"'
-    (tmp_path / "models.config").write_text(
-        Export(name=kept, max_batch_size=8).models_config()
-    )
+    (tmp_path / "models.config").write_text(models_config(kept))
     assert Export().planned(tmp_path).name == tmp_path.name
     assert Export(name=kept).planned(tmp_path).name == kept
     with pytest.raises(UserError) as error:

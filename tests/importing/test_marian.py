@@ -23,8 +23,7 @@ from keras_transformer.importing.source_files import (
     read_pickle,
     read_safetensors,
 )
-from keras_transformer.run import Run
-from keras_transformer.train_run import train
+from keras_transformer.run import Run, train
 
 LONGEST = 40  # Tokens, as in make_marian.py.
 
