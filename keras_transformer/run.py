@@ -13,7 +13,6 @@ from keras_transformer.config import (
     ENSEMBLE_MEANS,
     SEARCH_PRECISIONS,
     Search,
-    SettingError,
     UserError,
 )
 from keras_transformer.machine import exhaustion
@@ -293,10 +292,6 @@ class Run:
         Returns:
             The scores, each with its signature, and the translations.
         """
-        if not isinstance(split, str):
-            expected = "the name of a split; pairs are given as `corpus`"
-            raise SettingError("split", expected, split)
-        of_kind("lowercase", bool, lowercase)
         from keras_transformer.data.corpora import MEMORY, absolute_name
         from keras_transformer.translation import evaluation
 

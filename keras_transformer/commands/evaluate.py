@@ -1,10 +1,13 @@
 """`keras-transformer evaluate`."""
 
 import argparse
+import re
 
 from keras_transformer.commands import command_line, flags
 from keras_transformer.data.corpora import TFDS_PREFIX, parts_of
 from keras_transformer.translation.display import SentenceDisplay
+
+_TOKENIZER = re.compile(r"\|tok:([^|]+)")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -62,8 +65,7 @@ def run(args: argparse.Namespace) -> None:
         words = [*sorted(folder.glob("reference*.txt")), "-i"]
         words.append(f"RUN/evaluation/{folder.name}/translation.txt")
         words.append(folder / "translation.txt")
-        if result.bleu.tokenizer != "13a":
-            words += ["--tokenize", result.bleu.tokenizer]
+        words += ["--tokenize", _TOKENIZER.findall(result.bleu.signature)[0]]
         # Of chrF's tests it can write no JSON.
         words += "--metrics bleu chrf --paired-bs --format text".split()
         command_line.say_next(*words, program="sacrebleu")

@@ -1,7 +1,6 @@
 """Opens the texts of a command line: files or streams, whole or not at all."""
 
 import contextlib
-import itertools
 import logging
 import pathlib
 import select
@@ -85,15 +84,13 @@ def open_pairs(
 
     def pairs() -> Iterator[tuple[str, str]]:
         sides = read_lines(file, name), read_lines(other_file, other_name)
-        for number, pair in enumerate(itertools.zip_longest(*sides)):
-            if None in pair:
-                longer = one_flag if pair[1] is None else other_flag
-                raise UserError(
-                    f"Expected as many lines in {one_flag} and {other_flag}, "
-                    f"received more than {number:,} in {longer} alone; align "
-                    "the files."
-                )
-            yield pair
+        try:
+            yield from zip(*sides, strict=True)
+        except ValueError:
+            raise UserError(
+                f"Expected as many lines in {one_flag} as in {other_flag}; "
+                "align the files."
+            ) from None
 
     return pairs(), total
 

@@ -1,4 +1,4 @@
-"""The devices that TensorFlow computes on, and those that lie idle."""
+"""The devices that TensorFlow computes on."""
 
 import contextlib
 import logging
@@ -6,10 +6,8 @@ import math
 import os
 import pathlib
 import re
-import shutil
 from typing import Any
 
-from keras_transformer.machine import extras
 from keras_transformer.settings import whole_number
 
 logger = logging.getLogger("keras_transformer")
@@ -24,13 +22,6 @@ NARROW = 256
 # threads.
 FEWEST = 16
 
-# Files of the driver of an NVIDIA card; if Linux runs inside Windows, there is
-# only the program.
-DRIVER = (
-    pathlib.Path("/proc/driver/nvidia/version"),
-    pathlib.Path("/dev/nvidia0"),
-)
-PROGRAM = "nvidia-smi"
 # Linux's list of a processor's features, and those that multiply a precision.
 PROCESSORS = pathlib.Path("/proc/cpuinfo")
 MULTIPLIES = {
@@ -96,24 +87,14 @@ def share_cores(searches: int) -> None:
 
 
 def log_devices() -> None:
-    """Log the devices to compute on, and warn of a card that lies idle."""
+    """Log the devices to compute on."""
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         logger.info("GPUs: %s.", ", ".join(map(_describe, gpus)))
-        return
-    logger.info("No GPU: computing on %d CPU cores.", cores())
-    # Empty or -1 means that the user does not want it.
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
-    has_driver = any(path.exists() for path in DRIVER) or shutil.which(PROGRAM)
-    if has_driver and not hidden:
-        logger.warning(
-            "This machine has an NVIDIA card, but TensorFlow sees none: "
-            "install CUDA with %s, and see that nvidia-smi lists the card (in "
-            "a container, start that with its GPUs).",
-            extras.install_command("gpu"),
-        )
+    else:
+        logger.info("No GPU: computing on %d CPU cores.", cores())
 
 
 def multiplies(precision: str) -> bool:

@@ -14,6 +14,7 @@ from keras_transformer.config import (
     SEARCH_PRECISIONS,
     UserError,
 )
+from keras_transformer.machine import files
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.settings import check_settings, setting
 
@@ -82,6 +83,15 @@ class Weights:
         """Identify what was chosen: other weights have another text."""
         mean = f", mean of {self.ensemble_mean}" if self.ensemble else ""
         return " + ".join(map(str, self.chosen)) + mean
+
+    def deciding(self) -> dict[str, Any]:
+        """Collect what decides what the models say, ready for JSON."""
+        words = self.shortlist
+        return {
+            "model": self.identity,
+            "precision": self.precision,
+            "shortlist": words and files.checksum(words),
+        }
 
     def report(self) -> dict[str, Any]:
         """Say what was used, ready for JSON."""

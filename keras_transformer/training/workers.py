@@ -59,11 +59,16 @@ class Cluster:
                 for i, address in enumerate(fields["cluster"].get(job, []))
             }
             own = fields["task"]["type"], fields["task"]["index"]
-            is_listed = own in addresses and ("chief", 1) not in addresses
-            known = [re.fullmatch(r".+:\d+", x)[0] for x in addresses.values()]  # type: ignore[index]
+            known = {*addresses.values()}
+            is_right = (
+                all(re.fullmatch(r".+:\d+", address) for address in known)
+                and len(known) == len(addresses)
+                and own in addresses
+                and ("chief", 1) not in addresses
+            )
         except (ValueError, TypeError, KeyError, AttributeError):
-            own, known, is_listed = ("", 0), [], False
-        if not is_listed or len({*known}) < len(known):
+            is_right = False
+        if not is_right:
             raise UserError(
                 "Expected TF_CONFIG to list an address, host:port, for each "
                 "worker and at most one chief, and to name one of them as the "

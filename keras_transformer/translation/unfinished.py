@@ -86,13 +86,7 @@ def write_chunks(
 
 def deciding(weights: Weights, search: Search) -> dict[str, Any]:
     """Collect what decides how texts are translated, ready for JSON."""
-    words = weights.shortlist
-    return {
-        "model": weights.identity,
-        "precision": weights.precision,
-        "shortlist": words and files.checksum(words),
-        **dataclasses.asdict(search),
-    }
+    return {**weights.deciding(), **dataclasses.asdict(search)}
 
 
 def chunks(
