@@ -1,6 +1,5 @@
 """The entry from Python to a run: train it, open it, use it."""
 
-import copy
 import dataclasses
 import itertools
 import logging
@@ -158,19 +157,6 @@ class Run:
         )
         self.runs = self.weights.runs(self.path)
 
-    def using(
-        self,
-        average: int | None = None,
-        precision: str | None = None,
-        shortlist: str | os.PathLike | None = None,
-    ) -> "Run":
-        """Return this run with other weights where they are not None."""
-        run = copy.copy(self)
-        asked = dict(average=average, precision=precision, shortlist=shortlist)
-        given: dict = {k: x for k, x in asked.items() if x is not None}
-        run.weights = dataclasses.replace(self.weights, **given)
-        return run
-
     @property
     def config(self) -> RunConfig:
         """The configuration in `config.json`."""
@@ -206,8 +192,10 @@ class Run:
         self.before_loading()
         from keras_transformer.translation import loading
 
-        used = self.using(average, precision, shortlist)
-        return loading.load(self.runs, used.weights)
+        asked = dict(average=average, precision=precision, shortlist=shortlist)
+        given: dict = {k: x for k, x in asked.items() if x is not None}
+        weights = dataclasses.replace(self.weights, **given)
+        return loading.load(self.runs, weights)
 
     @exhaustion.explained("learn from fewer `pairs`")
     def shortlist(

@@ -168,7 +168,7 @@ def test_a_card_has_the_scores_of_what_computes_as_the_export(run, how):
         run.config.search,
         **{x: of_export.pop(x) for x in how.keys() & vars(run.config.search)},
     )
-    opened = run.using(shortlist=of_export.get("shortlist"))
+    opened = Run(run.path, shortlist=of_export.get("shortlist"))
     precision = of_export.get("precision", "float32")
     card = opened.card(search=search, precision=precision)
     assert [score["value"] for score in card.scores] == [31.7]
