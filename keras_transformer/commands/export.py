@@ -29,6 +29,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "%(default)s",
     )
     flags.add(parser, EXPORT)
+    # Its name in older versions.
+    add("--quantize", dest="precision", help=argparse.SUPPRESS)
     flags.add_search_flags(parser, "4, or --beam-size if that is less")
     flags.add_sampling_flags(parser)
 

@@ -3,13 +3,12 @@
 import argparse
 import contextlib
 import itertools
-import os
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from keras_transformer.commands import command_line, flags, text_streams
-from keras_transformer.config import Search, UserError
+from keras_transformer.config import Search
 from keras_transformer.data import lines
 from keras_transformer.translation import sentences
 from keras_transformer.translation.unfinished import (
@@ -156,12 +155,6 @@ def open_chunks(
             args.input, called, args.prefixes, "--prefixes", stack
         )
         return chunks(pairs), total
-    if args.file and not os.path.exists(args.file):
-        raise UserError(
-            f"Expected a file as FILE, found none at {args.file}; check the "
-            "path, or to translate a text: echo TEXT | keras-transformer "
-            "translate --run-dir RUN."
-        )
     file, name, total = text_streams.open_input(args.input, stack, called)
     rows = zip(
         lines.read_lines(file, name), itertools.repeat(args.prefix or "")

@@ -193,7 +193,7 @@ def test_a_wrong_argument_is_one_sentence_and_exit_code_2(
     output = tmp_path / "exported"
     arguments = [f"--run-dir={small_run}", f"--output={output}"]
 
-    code = main(["export", *arguments, "--precision=int8", "--portable"])
+    code = main(["export", *arguments, "--quantize=int8", "--portable"])
 
     assert code == 2
     printed = capsys.readouterr()
