@@ -4,7 +4,7 @@ import functools
 
 import pytest
 import sample_runs
-from translated_chunks import count_in_chunks, killed_after_a_chunk, read
+from translated_chunks import count_in_chunks, read
 
 import keras_transformer as kt
 from keras_transformer.__main__ import main
@@ -38,7 +38,9 @@ translated = pytest.fixture(autouse=True)(count_in_chunks)
 
 
 @pytest.mark.stands_for("distillations")
-def test_a_student_learns_what_its_teacher_says(teacher, corpus, tmp_path):
+def test_a_student_learns_what_its_teacher_says(
+    teacher, corpus, tmp_path, translated
+):
     run = kt.distill(teacher, tmp_path / "student", corpus=corpus, **TINY)
 
     folder = run.path / "distilled"
@@ -52,30 +54,9 @@ def test_a_student_learns_what_its_teacher_says(teacher, corpus, tmp_path):
     assert run.config.corpus == str(folder)
     vocabulary = (run.path / "tokenizer.model").read_bytes()
     assert vocabulary == (teacher.path / "tokenizer.model").read_bytes()
-
-
-@pytest.mark.slow
-def test_a_killed_distillation_translates_nothing_twice(
-    teacher, corpus, tmp_path, monkeypatch, translated
-):
-    student = tmp_path / "student"
-    request = dict(corpus=corpus, **TINY)
-    with killed_after_a_chunk(monkeypatch):
-        kt.distill(teacher, student, **request)
-    assert translated == [17]
-    growing = student / "distilled.unfinished"
-    (first,) = growing.iterdir()
-    assert first.read_bytes().count(b"\n") == 17
-
-    kt.distill(teacher, student, **request)
     assert translated == [17, 17, 17, 2]
-    expected = teacher.translator().translate(read(corpus, "train.en"))
-    assert read(student / "distilled", "train.de") == expected
-    assert not growing.exists()
-
-    translated.clear()
-    kt.distill(teacher, student, **request)
-    assert not translated
+    kt.distill(teacher, run.path, corpus=corpus, **TINY)
+    assert len(translated) == 4
 
 
 @pytest.mark.slow

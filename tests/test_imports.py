@@ -9,12 +9,11 @@ TensorFlow, so that it runs on every Keras backend.
 import ast
 import graphlib
 import importlib
-import pathlib
 import re
 
 import pytest
+from project_table import ROOT
 
-ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE = ROOT / "keras_transformer"
 
 # Folders, and the few modules beside them, from the ground up.

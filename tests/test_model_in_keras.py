@@ -8,9 +8,15 @@ import numpy as np
 import paper
 import pytest
 import tensorflow as tf
-from small_models import SIZES, SOURCE, TARGET, TARGET_IN, make_model
+from small_models import (
+    SIZES,
+    SOURCE,
+    TARGET,
+    TARGET_IN,
+    functional_model,
+    make_model,
+)
 
-from keras_transformer import layers
 from keras_transformer.losses import (
     Perplexity,
     SmoothedCrossEntropy,
@@ -33,24 +39,12 @@ class Adapted(Transformer):
         return self.adapter(super().features(inputs, training))
 
 
-def make_functional():
-    """A model of one's own around the layers."""
-    source, target_in = (
-        keras.Input([None], dtype="int32", name=name)
-        for name in ("source", "target_in")
-    )
-    embedding = layers.TiedEmbedding(23, 10, mask_zero=True)
-    sizes = dict(num_layers=1, num_heads=2, ffn_dim=11, dropout=0.0)
-    memory = layers.Encoder(**sizes)(embedding(source))
-    x = layers.PositionalEncoding()(embedding(target_in))
-    x = layers.Decoder(**sizes)(x, memory, use_causal_mask=True)
-    return keras.Model([source, target_in], embedding(x, reverse=True))
-
-
 MODELS = {
     "Transformer": lambda: make_model(num_layers=1),
     "subclass": lambda: Adapted(**{**SIZES, "num_layers": 1, "dropout": 0.0}),
-    "functional": make_functional,
+    "functional": lambda: functional_model(
+        **dict(num_layers=1, num_heads=2, ffn_dim=11, dropout=0.0)
+    ),
 }
 
 

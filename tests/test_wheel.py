@@ -5,20 +5,19 @@ environment that runs the tests, so that nothing is downloaded.
 """
 
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
 import zipfile
 
 import pytest
+from project_table import ROOT
 from sample_runs import write_digits
 
 import keras_transformer
 
 pytestmark = pytest.mark.slow
 
-ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE = ROOT / "keras_transformer"
 
 

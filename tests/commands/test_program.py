@@ -8,14 +8,13 @@ import subprocess
 import sys
 
 import pytest
+from project_table import ROOT
 from verb_calls import ENGLISH, on_one_line, run, write_lines
 
 import keras_transformer
 from keras_transformer.__main__ import main
 from keras_transformer.commands import command_line
 from keras_transformer.runs.run_config import RunConfig
-
-ROOT = pathlib.Path(__file__).parents[2]
 
 
 def start(*command, stdout=subprocess.PIPE, **options):

@@ -52,7 +52,6 @@ def test_an_input_that_cannot_be_read_is_an_error(run_dir, tmp_path, capsys):
     [
         ("--average 0", ["--average"]),
         ("--n-best 5", ["--n-best", "--beam-size"]),
-        ("--sample --top-p 0", ["--top-p"]),
         ("--split-sentences --n-best 2", ["--split-sentences", "--n-best"]),
     ],
 )

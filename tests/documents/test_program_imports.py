@@ -3,12 +3,11 @@
 import ast
 import importlib
 import importlib.util
-import pathlib
 import re
 
 import pytest
+from project_table import ROOT
 
-ROOT = pathlib.Path(__file__).parents[2]
 PROGRAMS = sorted(
     path
     for folder in ("benchmarks", "examples", "tests_node", "tests_torch")

@@ -21,9 +21,9 @@ import pytest
 import tensorflow as tf
 import yaml
 from local_workers import free_ports, tf_config
+from project_table import ROOT
 from sample_runs import write_digits
 
-ROOT = pathlib.Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "cluster"
 SCONTROL = """#!/bin/sh
 case "$1" in

@@ -14,12 +14,12 @@ import sys
 import pytest
 import tensorflow as tf
 import yaml
+from project_table import ROOT
 from sample_runs import quantized_export
 from session_loader import Served
 
 from keras_transformer.exporting.serving_kit import models_config
 
-ROOT = pathlib.Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "serving"
 TEXTS = ["ein kleiner Hund bellt", "", "über die Wiese 😀"]
 

@@ -143,15 +143,6 @@ def test_searches_find_what_the_original_generates(
     assert same >= least
 
 
-def test_scores_of_an_npz_are_those_of_marian(of_npz, expected):
-    theirs = expected["marian"]["beam"]
-    np.testing.assert_allclose(
-        of_npz.score(expected["texts"], theirs["texts"], length_penalty=0.0),
-        theirs["scores"],
-        atol=1e-3,
-    )
-
-
 def test_every_file_of_weights_holds_the_same(originals):
     tensors = read_safetensors(originals / "hf" / "model.safetensors")
     assert len(tensors) > 100

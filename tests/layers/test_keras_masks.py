@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from small_models import SOURCE, TARGET_IN, randomise
+from small_models import SOURCE, TARGET_IN, functional_model, randomise
 
 from keras_transformer import masks
 from keras_transformer.layers import (
@@ -249,22 +249,8 @@ def test_ids_that_are_no_integers_are_refused():
         TiedEmbedding(23, 10)(keras.Input((None,)))
 
 
-def functional_model():
-    """A Transformer of the layers alone, with masks from its embedding."""
-    source, target_in = (keras.Input((None,), dtype="int32") for _ in range(2))
-    embedding = TiedEmbedding(23, 10, mask_zero=True)
-    positions = PositionalEncoding()
-    memory = Encoder(num_layers=2, **SIZES)(positions(embedding(source)))
-    decoded = Decoder(num_layers=2, **SIZES)(
-        positions(embedding(target_in)),
-        memory,
-        self_mask=masks.target_mask(target_in),
-    )
-    return keras.Model((source, target_in), embedding.logits(decoded))
-
-
 def test_a_functional_model_of_the_layers_is_the_transformer(small_model):
-    model = functional_model()
+    model = functional_model(num_layers=2, **SIZES)
     model.set_weights(small_model.get_weights())
     assert model.output_shape == (None, None, 23)
     close(

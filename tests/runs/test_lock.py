@@ -15,15 +15,14 @@ from keras_transformer.runs import layout
 fork = multiprocessing.get_context("fork")
 
 
-def assert_is_held(run_dir, message):
-    with pytest.raises(UserError, match=message), layout.only_writer(run_dir):
-        pass
-
-
 def test_the_second_is_told_who_holds_the_run_and_since_when(tmp_path):
     expected = rf"in use by process {os.getpid()} on .* since \d{{4}}-\d\d-"
-    with layout.only_writer(tmp_path):
-        assert_is_held(tmp_path, expected)
+    with (
+        layout.only_writer(tmp_path),
+        pytest.raises(UserError, match=expected),
+        layout.only_writer(tmp_path),
+    ):
+        pass
 
 
 def test_of_many_that_start_in_an_absent_directory_one_is_in_at_a_time(

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import pathlib
 import re
 import shutil
 import socket
@@ -15,11 +14,11 @@ import httpx
 import pytest
 import yaml
 from local_workers import free_ports
+from project_table import ROOT
 from running_server import running
 from still_model import StillModel
 from waiting import until
 
-ROOT = pathlib.Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "serving"
 PREDICT = "/v1/models/small:predict"
 BODY = json.dumps({"inputs": ["Hund"]}).encode()

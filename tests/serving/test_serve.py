@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import os
-import pathlib
 import re
 import shutil
 import signal
@@ -12,10 +11,10 @@ import time
 
 import httpx
 import pytest
+from project_table import ROOT
 
 from keras_transformer.__main__ import main
 
-ROOT = pathlib.Path(__file__).parents[2]
 CLIENT = ROOT / "examples" / "serving" / "rest_client.py"
 
 

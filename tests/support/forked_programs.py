@@ -6,11 +6,11 @@ Python's "forkserver" imports the package once, and forks for every program.
 import gc
 import multiprocessing
 import os
-import pathlib
 import runpy
 import sys
 
-ROOT = pathlib.Path(__file__).parents[2]
+from project_table import ROOT
+
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["keras_transformer.training.loop"])
 

@@ -64,11 +64,8 @@ def make_explanation(
         leaves=leaves,
         nodes=nodes,
         encoder=_attention(
-            draw,
-            encoder_layers or layers,
-            heads,
-            range(source_length),
-            source_length,
+            *(draw, encoder_layers or layers, heads),
+            *(range(source_length), source_length),
         ),
         decoder=_attention(
             draw, layers, heads, steps, target_length, causal=True
@@ -143,18 +140,10 @@ def _pieces(nodes, leaf):
 
 
 def _attention(draw, layers, heads, places, width, causal=False):
-    """float32 `(layers, heads, len(places), width)`, each row summing to 1.
-
-    Some heads look along the diagonal, some at the last piece, some around.
-    """
-    places = np.array(places)
-    scores = draw.normal(0.0, 1.0, (layers, heads, len(places), width))
-    distance = np.abs(places[:, None] - np.arange(width))
-    near = draw.uniform(0.0, 2.0, (layers, heads, 1, 1))
-    scores -= near * distance
-    scores[..., -1:] += draw.uniform(-2.0, 3.0, (layers, heads, 1, 1))
+    """float32 `(layers, heads, len(places), width)`, each row summing to 1."""
+    scores = draw.normal(0.0, 2.0, (layers, heads, len(places), width))
     if causal:
-        beyond = np.arange(width) > places[:, None]
+        beyond = np.arange(width) > np.array(places)[:, None]
         scores = np.where(beyond, -np.inf, scores)
     weights = np.exp(scores)
     weights /= weights.sum(axis=-1, keepdims=True)

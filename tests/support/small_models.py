@@ -2,8 +2,15 @@
 
 import functools
 
+import keras
 import numpy as np
 
+from keras_transformer.layers import (
+    Decoder,
+    Encoder,
+    PositionalEncoding,
+    TiedEmbedding,
+)
 from keras_transformer.model import Transformer
 
 # Distinct primes, so that no swapped axis goes unseen; only d_model is even.
@@ -72,6 +79,20 @@ def randomise(layer, seed=0):
     for weight in layer.weights:
         weight.assign(draw.normal(0, 0.5, weight.shape))
     return layer
+
+
+def functional_model(**sizes):
+    """A Transformer of the layers alone, whose masks its embedding attaches."""
+    source, target_in = (
+        keras.Input([None], dtype="int32", name=name)
+        for name in ("source", "target_in")
+    )
+    embedding = TiedEmbedding(23, 10, mask_zero=True)
+    positions = PositionalEncoding()
+    memory = Encoder(**sizes)(positions(embedding(source)))
+    x = positions(embedding(target_in))
+    x = Decoder(**sizes)(x, memory, use_causal_mask=True)
+    return keras.Model([source, target_in], embedding(x, reverse=True))
 
 
 def of_rounded_weights(model, dtype, policy):

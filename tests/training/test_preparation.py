@@ -236,20 +236,6 @@ def test_a_folder_of_another_program_is_left_as_it_is(folder, run_dir, names):
     assert found == dict.fromkeys(names, LLAMA)
 
 
-def test_a_kill_between_vocabulary_and_configuration_leaves_a_free_place(
-    folder, run_dir, monkeypatch
-):
-    def kill(*_):
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RunConfig, "save", kill)
-        with pytest.raises(Killed):
-            prepare(folder, run_dir)
-    assert not [*run_dir.iterdir()]
-    prepare(folder, run_dir)
-
-
 def test_long_work_gives_a_sign_of_life(caplog):
     caplog.set_level(logging.INFO, "keras_transformer")
     with heartbeat("Waiting", seconds=0.01):
