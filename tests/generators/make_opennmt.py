@@ -22,6 +22,7 @@ encoder output, logits, and what its searches find.
 """
 
 import io
+import itertools
 import os
 import pathlib
 import shutil
@@ -38,9 +39,19 @@ import tensorflow as tf
 import yaml
 
 FOLDER = pathlib.Path(__file__).parents[1] / "importing" / "opennmt"
-BIN = pathlib.Path(sys.executable).parent
 # Unlike each other, so that no swapped axis goes unseen.
 SIZES = dict(num_layers=2, num_units=12, num_heads=3, ffn_inner_dim=19)
+SHARED = {
+    **SIZES,
+    "share_embeddings": "opennmt.models.EmbeddingsSharingLevel.ALL",
+}
+ONE = ("shared.vocab", "shared.vocab")
+ENDS = {"source_sequence_controls": {"start": False, "end": True}}
+MODELS = {
+    "shared": (SHARED, ONE, {}, "avg"),
+    "separate": (SIZES, ("en.vocab", "de.vocab"), ENDS, "."),
+    "unequal": ({**SHARED, "num_layers": (3, 1)}, ONE, {}, "avg"),
+}
 STEPS, BEAM_WIDTH = 600, 3
 DESCRIPTION = '''\
 """A small Transformer."""
@@ -54,22 +65,16 @@ def model():
     )
 '''
 
-COLOURS = {"red": "rot", "green": "grün", "blue": "blau", "grey": "grau"}
-ANIMALS = {"dog": "Hund", "wolf": "Wolf", "fish": "Fisch", "hare": "Hase"}
-VERBS = {"sees": "sieht", "finds": "findet", "hears": "hört"}
-
 
 def pairs():
     """Sentences of three words that change places, such as a grammar has."""
-    for colour in COLOURS:
-        for animal in ANIMALS:
-            for verb in VERBS:
-                for other in ANIMALS:
-                    yield (
-                        f"the {colour} {animal} {verb} the {other}",
-                        f"der {ANIMALS[animal]}, der {COLOURS[colour]} ist,"
-                        f" {VERBS[verb]} den {ANIMALS[other]}",
-                    )
+    colours = {"red": "rot", "green": "grün", "blue": "blau", "grey": "grau"}
+    animals = {"dog": "Hund", "wolf": "Wolf", "fish": "Fisch", "hare": "Hase"}
+    verbs = {"sees": "sieht", "finds": "findet", "hears": "hört"}
+    for (a, b), (c, d), (e, f), (g, h) in itertools.product(
+        *(words.items() for words in (colours, animals, verbs, animals))
+    ):
+        yield f"the {a} {c} {e} the {g}", f"der {d}, der {b} ist, {f} den {h}"
 
 
 def make_text(folder):
@@ -87,37 +92,31 @@ def make_text(folder):
         minloglevel=2,
     )
     (folder / "sp.model").write_bytes(model.getvalue())
-    pieces = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    (folder / "sp.vocab").write_text(
-        "".join(
-            f"{pieces.IdToPiece(i)}\t{pieces.GetScore(i)}\n" for i in range(43)
-        )
-    )
-
-
-def make_vocabularies(work, to, shared):
-    """As its users do: by `onmt-build-vocab`."""
-    build = [str(BIN / "onmt-build-vocab")]
-    if shared:
-        build += ["--from_vocab", str(work / "sp.vocab")]
-        build += ["--from_format", "sentencepiece"]
-        build += ["--save_vocab", str(to / "shared.vocab")]
-        subprocess.run(build, check=True)
-        return
-    for side in ("en", "de"):
-        tokenizer = work / "tokenizer.yml"
-        tokenizer.write_text(yaml.dump(tokenization(work)))
-        save = str(to / f"{side}.vocab")
-        subprocess.run(
-            [*build, "--tokenizer_config", str(tokenizer)]
-            + ["--save_vocab", save, str(work / side)],
-            check=True,
-        )
+    of = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    lines = [f"{of.IdToPiece(i)}\t{of.GetScore(i)}\n" for i in range(43)]
+    (folder / "sp.vocab").write_text("".join(lines))
 
 
 def tokenization(folder):
     model = str(folder / "sp.model")
     return {"type": "SentencePieceTokenizer", "params": {"model": model}}
+
+
+def make_vocabularies(work, to, shared):
+    """As its users do: by `onmt-build-vocab`."""
+    tokenizer = work / "tokenizer.yml"
+    tokenizer.write_text(yaml.dump(tokenization(work)))
+    build = pathlib.Path(sys.executable).with_name("onmt-build-vocab")
+    asked = {
+        side: ["--tokenizer_config", tokenizer, work / side]
+        for side in ("en", "de")
+    }
+    if shared:
+        of_pieces = ["--from_vocab", work / "sp.vocab"]
+        asked = {"shared": [*of_pieces, "--from_format", "sentencepiece"]}
+    for name, words in asked.items():
+        words = [build, "--save_vocab", to / f"{name}.vocab", *words]
+        subprocess.run([*map(str, words)], check=True)
 
 
 def make_model(work, name, settings, vocabularies, controls, checkpoint):
@@ -126,23 +125,19 @@ def make_model(work, name, settings, vocabularies, controls, checkpoint):
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
     shutil.copy(work / "sp.model", to)
-    make_vocabularies(work, to, vocabularies[0] == vocabularies[1])
+    make_vocabularies(work, to, vocabularies == ONE)
     lines = [f"{key}={value}," for key, value in settings.items()]
-    (to / "model_description.py").write_text(
-        DESCRIPTION.format(settings="\n        ".join(lines))
-    )
-    source, target = vocabularies
-    data = {
-        "source_vocabulary": source,
-        "target_vocabulary": target,
-        "source_tokenization": tokenization(pathlib.Path()),
-        "target_tokenization": tokenization(pathlib.Path()),
-        **controls,
-    }
+    description = DESCRIPTION.format(settings="\n        ".join(lines))
+    (to / "model_description.py").write_text(description)
+    data = dict(controls)
+    for side, vocabulary in zip(
+        ("source", "target"), vocabularies, strict=True
+    ):
+        data[f"{side}_vocabulary"] = vocabulary
+        data[f"{side}_tokenization"] = tokenization(pathlib.Path())
     # Names beside the file, as `--data_dir` completes them.
-    (to / "data.yml").write_text(
-        yaml.dump({"model_dir": ".", "data": data}, sort_keys=False)
-    )
+    text = yaml.dump({"model_dir": ".", "data": data}, sort_keys=False)
+    (to / "data.yml").write_text(text)
     config = {
         "model_dir": str(work / name),
         "data": {
@@ -150,11 +145,7 @@ def make_model(work, name, settings, vocabularies, controls, checkpoint):
             "train_features_file": str(work / "en"),
             "train_labels_file": str(work / "de"),
         },
-        "params": {
-            "optimizer": "LazyAdam",
-            "learning_rate": 0.01,
-            "dropout": 0.0,
-        },
+        "params": dict(optimizer="LazyAdam", learning_rate=0.01, dropout=0.0),
         "train": {
             "batch_size": 32,
             "batch_type": "examples",
@@ -167,8 +158,7 @@ def make_model(work, name, settings, vocabularies, controls, checkpoint):
     model = opennmt.config.load_model_from_file(
         str(to / "model_description.py"), as_builder=True
     )
-    runner = opennmt.Runner(model, config, seed=1)
-    runner.train()
+    opennmt.Runner(model, config, seed=1).train()
     kept = to / checkpoint
     kept.mkdir(exist_ok=True)
     for found in (work / name / checkpoint).glob(f"ckpt-{STEPS}.*"):
@@ -184,9 +174,8 @@ def write_expected(model, config, to, checkpoint):
     """What the weights compute, and what they translate."""
     model.initialize(config["data"], params={"beam_width": 1})
     model.create_variables()
-    tf.train.Checkpoint(model=model).restore(
-        tf.train.latest_checkpoint(str(checkpoint))
-    ).expect_partial()
+    newest = tf.train.latest_checkpoint(str(checkpoint))
+    tf.train.Checkpoint(model=model).restore(newest).expect_partial()
     # "fox" has pieces that no training sentence has, "ß" none at all.
     texts = [
         "the red dog sees the hare",
@@ -194,60 +183,39 @@ def write_expected(model, config, to, checkpoint):
         "hears the fish the blue hare finds the green dog",
         "the fox ß sees the fish",
     ]
-    expected = {"texts": np.array(texts)}
-    features = model.features_inputter.make_features(tf.constant(texts))
-    labels = model.labels_inputter.make_features(
-        tf.constant(
-            ["der Hund, der rot ist", "den Fisch", "Hase grün sieht", "ß der"]
-        )
-    )
+    targets = ["der Hund, der rot ist", "den Fisch", "Hase grün sieht", "ß der"]
+    source, target = model.features_inputter, model.labels_inputter
+    features = source.make_features(tf.constant(texts))
+    labels = target.make_features(tf.constant(targets))
     outputs, _ = model(features, labels)
     memory, _, _ = model.encoder(
-        model.features_inputter(features),
-        sequence_length=model.features_inputter.get_length(features),
+        source(features), sequence_length=source.get_length(features)
     )
-    expected |= {
-        "source": features["ids"].numpy(),
-        "source_length": features["length"].numpy(),
-        "target_in": labels["ids"].numpy(),
-        "target_length": labels["length"].numpy(),
-        "memory": memory.numpy(),
-        "logits": outputs["logits"].numpy(),
+    expected = {
+        "source": features["ids"],
+        "source_length": features["length"],
+        "target_in": labels["ids"],
+        "target_length": labels["length"],
+        "memory": memory,
+        "logits": outputs["logits"],
     }
     for beam, penalty in ((1, 0.0), (BEAM_WIDTH, 0.0), (BEAM_WIDTH, 0.6)):
-        model.params |= {
-            "beam_width": beam,
-            "length_penalty": penalty,
-            "num_hypotheses": beam,
-        }
+        search = dict(beam_width=beam, num_hypotheses=beam)
+        model.params |= {**search, "length_penalty": penalty}
         _, found = model(features)
         name = f"beam_{beam}_{penalty}"
-        expected[f"{name}_texts"] = np.array(
-            [
-                [text.decode() for text in row]
-                for row in found["text"].numpy().tolist()
-            ]
-        )
-        expected[f"{name}_log_probs"] = found["log_probs"].numpy()
-    np.savez_compressed(to / "expected.npz", **expected)
-
-
-def main(names):
-    level = "opennmt.models.EmbeddingsSharingLevel"
-    shared = {**SIZES, "share_embeddings": f"{level}.ALL"}
-    one = ("shared.vocab", "shared.vocab")
-    ends = {"source_sequence_controls": {"start": False, "end": True}}
-    models = {
-        "shared": (shared, one, {}, "avg"),
-        "separate": (SIZES, ("en.vocab", "de.vocab"), ends, "."),
-        "unequal": ({**shared, "num_layers": (3, 1)}, one, {}, "avg"),
-    }
-    with tempfile.TemporaryDirectory() as work:
-        work = pathlib.Path(work)
-        make_text(work)
-        for name in names or models:
-            make_model(work, name, *models[name])
+        expected[f"{name}_texts"] = found["text"]
+        expected[f"{name}_log_probs"] = found["log_probs"]
+    arrays = {name: np.asarray(x) for name, x in expected.items()}
+    for name, array in arrays.items():
+        if name.endswith("texts"):
+            arrays[name] = np.vectorize(bytes.decode)(array)
+    arrays["texts"] = np.array(texts)
+    np.savez_compressed(to / "expected.npz", **arrays)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    with tempfile.TemporaryDirectory() as work:
+        make_text(pathlib.Path(work))
+        for name in sys.argv[1:] or MODELS:
+            make_model(pathlib.Path(work), name, *MODELS[name])
