@@ -2,7 +2,6 @@
 
 import itertools
 import logging
-import multiprocessing
 
 import pytest
 import sentencepiece
@@ -60,19 +59,6 @@ def test_tokens_end_with_one_end_token_and_have_no_start_token(tokenizer):
         assert sentence[-1] == EOS
         assert not {PAD, UNK, BOS, EOS} & set(sentence[:-1])
     assert tokenizer.tokenize(["", " \n\t", "\ufeff"]).to_list() == [[EOS]] * 3
-
-
-@pytest.mark.slow
-def test_another_process_gets_the_same_tokenizer(tokenizer):
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        found = pool.apply(ids_of, [tokenizer, SENTENCES])
-        exact = pool.apply(ids_of, [tokenizer.target, ["\xa0dog"]])
-    assert found == tokenizer.tokenize(SENTENCES).to_list()
-    assert exact == tokenizer.target.tokenize(["\xa0dog"]).to_list()
-
-
-def ids_of(tokenizer, texts):
-    return tokenizer.tokenize(texts).to_list()
 
 
 def test_invalid_utf_8_reads_as_replacement_characters(tokenizer):
