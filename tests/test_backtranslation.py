@@ -134,9 +134,7 @@ def test_a_zero_byte_or_half_a_surrogate_pair_leaves_a_corpus_to_read(
     assert pairs == [("two dogs", "TWO DOGS"), ("? dog", "? DOG")]
 
 
-def test_translations_of_another_search_are_not_taken_up(
-    small_run, tmp_path, monkeypatch
-):
+def test_another_search_begins_its_own_text(small_run, tmp_path, monkeypatch):
     run = shutil.copytree(small_run, tmp_path / "run")
     monkeypatch.setattr(
         AtOnce, "weights", property(lambda _: kt.Run(run).chosen())

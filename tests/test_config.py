@@ -88,9 +88,7 @@ OF_BEFORE = """{
 }"""
 
 
-def test_a_run_of_an_older_version_is_read_without_settings_that_went(
-    tmp_path, caplog
-):
+def test_an_older_run_is_read_without_settings_that_went(tmp_path, caplog):
     path = tmp_path / "config.json"
     path.write_text(OF_BEFORE % ("null", "0"))
     run = RunConfig.load(tmp_path)
@@ -221,9 +219,7 @@ OF_MODEL = {f.name: f.default for f in dataclasses.fields(ModelConfig)}
         ([kt.train], Session, SESSION_SETTINGS),
     ],
 )
-def test_what_is_written_out_is_what_the_settings_say(
-    targets, configuration, names
-):
+def test_signatures_are_what_the_settings_say(targets, configuration, names):
     defaults = {f.name: f.default for f in dataclasses.fields(configuration)}
     for target in targets:
         parameters = dict(inspect.signature(target).parameters)

@@ -38,9 +38,7 @@ translated = pytest.fixture(autouse=True)(count_in_chunks)
 
 
 @pytest.mark.stands_for("distillations")
-def test_a_student_learns_what_its_teacher_says(
-    teacher, corpus, tmp_path, translated
-):
+def test_a_student_learns_from_a_teacher(teacher, corpus, tmp_path, translated):
     run = kt.distill(teacher, tmp_path / "student", corpus=corpus, **TINY)
 
     folder = run.path / "distilled"

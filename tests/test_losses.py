@@ -51,9 +51,7 @@ def test_loss_is_the_cross_entropy_with_the_whole_smoothed_distribution(
 
 @pytest.mark.parametrize("options", [{}, {"jit_compile": True}])
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
-def test_gradient_is_softmax_minus_the_reference_over_the_tokens(
-    smoothing, options
-):
+def test_gradient_is_softmax_minus_reference_per_token(smoothing, options):
     loss = SmoothedCrossEntropy(smoothing)
     # It follows what comes from above.
     np.testing.assert_allclose(

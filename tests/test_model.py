@@ -181,9 +181,7 @@ def leaves(tree, path=""):
         yield from leaves(branch, f"{path}/{name}")
 
 
-def test_the_gradient_of_every_weight_is_the_slope_of_the_papers_loss(
-    either_model,
-):
+def test_every_gradient_is_the_slope_of_the_papers_loss(either_model):
     # The tied matrix is one of them: its slope has the ways through source,
     # target and logits in it.
     model = either_model

@@ -249,9 +249,7 @@ def test_a_functional_model_holds_a_transformer(restriction):
         ((tf.RaggedTensor.from_tensor(SOURCE), TARGET_IN), r"\('RaggedTensor'"),
     ],
 )
-def test_inputs_that_are_no_pair_of_ids_are_refused(
-    small_model, inputs, received
-):
+def test_inputs_but_a_pair_of_ids_are_refused(small_model, inputs, received):
     message = r"`inputs` must be a pair `\(source, target_in\)`.* Received: "
     with pytest.raises(ValueError, match=message + received):
         small_model(inputs)
@@ -276,9 +274,7 @@ def test_inputs_that_are_no_pair_of_ids_are_refused(
     ],
 )
 @pytest.mark.parametrize("way", ["fit", "train_on_batch", "tf.data"])
-def test_what_is_no_batch_of_ids_is_refused_before_a_graph(
-    way, changed, value, received
-):
+def test_no_batch_of_ids_is_refused_at_once(way, changed, value, received):
     if way == "tf.data" and value(TARGET) is None:
         return
     model = make_model(num_layers=1)

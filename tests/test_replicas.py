@@ -93,9 +93,7 @@ def test_callbacks_stop_save_and_log(fitted, strategy):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["none", "mirrored"])
-def test_a_fitted_model_predicts_exports_and_trains_on_one_batch(
-    fitted, strategy
-):
+def test_a_fitted_model_predicts_exports_and_trains_on(fitted, strategy):
     results = fitted[strategy]["with callbacks"]
     for name in ("predicted", "exported"):
         np.testing.assert_allclose(

@@ -245,9 +245,7 @@ def test_the_better_weights_are_kept_and_taken(run, caplog):
         assert not np.array_equal(last, other)
 
 
-def test_a_finished_run_can_be_slimmed_and_moved(
-    run, in_memory, tmp_path, caplog
-):
+def test_a_finished_run_can_be_slimmed(run, in_memory, tmp_path, caplog):
     slim = tmp_path / "elsewhere"
     slim.mkdir()
     for name in ("config.json", "tokenizer.model", "final.weights.h5"):
@@ -299,9 +297,7 @@ def test_a_run_may_begin_with_the_weights_of_another(run, tuned):
 
 
 @pytest.mark.slow
-def test_a_run_that_began_with_another_needs_that_no_more(
-    tuned, in_memory, tmp_path
-):
+def test_a_run_needs_what_it_began_with_no_more(tuned, in_memory, tmp_path):
     again = shutil.copytree(tuned.path, tmp_path / "tuned")
     settings = dict(corpus=in_memory, steps=2)
     source = tuned.path.parent / "source"

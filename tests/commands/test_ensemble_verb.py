@@ -102,9 +102,7 @@ def test_an_export_holds_all_models(run_dir, other, tmp_path):
         )
 
 
-def test_a_run_of_another_vocabulary_is_refused(
-    run_dir, tmp_path, source_file, capsys
-):
+def test_another_vocabulary_is_refused(run_dir, tmp_path, source_file, capsys):
     other = shutil.copytree(run_dir, tmp_path / "other")
     vocabulary = other / "tokenizer.model"
     words = Run(run_dir).translator().tokenizer

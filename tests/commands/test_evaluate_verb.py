@@ -28,9 +28,7 @@ def report_of(run_dir, name):
 
 
 @pytest.mark.stands_for("evaluations by the verb")
-def test_evaluate_scores_what_it_writes_with_sacrebleu(
-    run_dir, translator, capsys
-):
+def test_evaluate_scores_what_it_writes(run_dir, translator, capsys):
     assert run("evaluate", run_dir) == 0
 
     folder = run_dir / "evaluation" / "test"
@@ -79,9 +77,7 @@ def test_sacrebleus_own_command_compares_two_evaluations(
     assert " 100.0 (" in found and "(p = " in found
 
 
-def test_translations_are_scored_against_every_reference(
-    run_dir, corpus, tmp_path
-):
+def test_every_reference_counts_in_the_scores(run_dir, corpus, tmp_path):
     others = [f"auch {text}" for text in GERMAN]
     numbered = shutil.copytree(corpus, tmp_path / "numbered")
     (numbered / "test.de").rename(numbered / "test.de.0")
@@ -122,9 +118,7 @@ def test_what_is_wrong_is_known_before_the_work(
     assert name in error
 
 
-def test_another_corpus_leaves_the_runs_own_results_as_they_are(
-    run_dir, corpus, tmp_path
-):
+def test_another_corpus_leaves_the_runs_own_results(run_dir, corpus, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     write_lines(other / "test.en", ENGLISH[:2])
@@ -146,9 +140,7 @@ def test_another_corpus_leaves_the_runs_own_results_as_they_are(
     assert not list(folder.glob("**/.*"))
 
 
-def test_a_run_that_cannot_be_written_is_scored(
-    run_dir, monkeypatch, caplog, capsys
-):
+def test_a_read_only_run_is_scored(run_dir, monkeypatch, caplog, capsys):
     closed = OSError(errno.EROFS, os.strerror(errno.EROFS))
     monkeypatch.setattr(
         evaluation, "_write_texts", mock.Mock(side_effect=closed)

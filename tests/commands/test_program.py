@@ -65,9 +65,7 @@ def test_the_version_comes_with_those_of_tensorflow_and_keras():
 
 
 @pytest.mark.stands_for("a verb as a program of its own")
-def test_a_pipe_that_waits_gets_its_answers_as_the_lines_come(
-    run_dir, translator
-):
+def test_a_pipe_gets_its_answers_as_the_lines_come(run_dir, translator):
     program = subprocess.Popen(
         [sys.executable, "-m", "keras_transformer", "translate"]
         + ["--run-dir", run_dir],
@@ -122,9 +120,7 @@ def test_a_full_disk_is_one_sentence():
     assert done.stderr.count("\n") == 1
 
 
-def test_a_hint_is_a_command_for_a_shell_and_stays_out_of_a_pipe(
-    monkeypatch, caplog
-):
+def test_a_hint_is_a_shell_command_and_never_in_a_pipe(monkeypatch, caplog):
     caplog.set_level(logging.INFO, "keras_transformer")
     command_line.say_next("serve", "exported")
     assert not caplog.messages

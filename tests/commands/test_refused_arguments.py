@@ -55,9 +55,7 @@ def test_an_input_that_cannot_be_read_is_an_error(run_dir, tmp_path, capsys):
         ("--split-sentences --n-best 2", ["--split-sentences", "--n-best"]),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(
-    run_dir, capsys, arguments, names
-):
+def test_senseless_arguments_are_refused(run_dir, capsys, arguments, names):
     assert run("translate", run_dir, *arguments.split()) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1

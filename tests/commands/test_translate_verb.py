@@ -162,9 +162,7 @@ def test_as_many_prefixes_as_lines_are_needed(
     assert "--prefixes" in capsys.readouterr().err
 
 
-def test_lines_that_are_cut_are_named(
-    translated, translator, caplog, monkeypatch
-):
+def test_lines_it_cuts_are_named(translated, translator, caplog, monkeypatch):
     monkeypatch.setattr(unfinished, "CHUNK", 3)
     lengths = translator.tokenizer.tokenize(SOURCES).row_lengths().numpy()
     longest = int(np.sort(lengths)[-3])

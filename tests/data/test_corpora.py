@@ -128,9 +128,7 @@ def test_a_folder_without_a_pair_of_files_is_refused(
         ("test", "test; .*, whole; .*`named`"),
     ],
 )
-def test_a_split_that_cannot_be_read_is_refused_at_once(
-    tmp_path, split, message
-):
+def test_a_split_nobody_can_read_is_refused_at_once(tmp_path, split, message):
     packed = gzip.compress(b"eins\n" * 1000)
     name = write(
         tmp_path,
@@ -148,9 +146,7 @@ def test_a_split_that_cannot_be_read_is_refused_at_once(
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 97])
-def test_a_block_may_end_within_a_line_or_a_character(
-    tmp_path, monkeypatch, size
-):
+def test_a_block_may_end_in_a_line_or_a_character(tmp_path, monkeypatch, size):
     monkeypatch.setattr(lines, "BLOCK_BYTES", size)
     path = tmp_path / "text"
     text = "zwölf\n\n“…” 🙂\nfünf"

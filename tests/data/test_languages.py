@@ -39,9 +39,7 @@ def test_a_code_is_understood_in_any_spelling(codes, code, script):
 @pytest.mark.parametrize(
     "code", ["jp", "cn", "kh", "vn", "cz", "gr", "ua", "dk"]
 )
-def test_a_country_is_taken_for_its_language_where_no_language_has_its_code(
-    code,
-):
+def test_a_country_stands_for_its_language_if_no_language_has_the_code(code):
     # CLDR's likely language of the country, and its locales.
     likely = get_global("likely_subtags")[f"und_{code.upper()}"]
     assert language_of(code).base == likely.split("_")[0]
@@ -49,9 +47,7 @@ def test_a_country_is_taken_for_its_language_where_no_language_has_its_code(
     assert code not in get_global("language_aliases")
 
 
-def test_a_language_that_nobody_knows_is_told_once_unless_its_script_is_given(
-    caplog,
-):
+def test_an_unknown_language_is_told_once_unless_its_script_is_given(caplog):
     for code in ("xq", "xq", "xq-Jpan", "tree", "de"):
         language_of(code)
     (said,) = caplog.messages

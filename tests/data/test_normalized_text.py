@@ -116,9 +116,7 @@ def test_what_changes_is_as_documented(tokenizer, text, expected):
     assert out_of(tokenizer, [text]) == [expected]
 
 
-def test_every_canonical_spelling_of_a_character_becomes_that_character(
-    tokenizer,
-):
+def test_every_canonical_spelling_becomes_the_character(tokenizer):
     characters = [
         character
         for character in map(chr, range(0x30000))

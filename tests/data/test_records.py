@@ -101,9 +101,7 @@ def test_long_and_empty_training_pairs_are_dropped_and_counted(tmp_path):
     assert (len(records), records.dropped, records.empty) == (8, 0, 0)
 
 
-def test_records_of_another_text_are_replaced_whole_or_not_at_all(
-    tmp_path, small_chunks
-):
+def test_records_are_replaced_whole_or_not_at_all(tmp_path, small_chunks):
     def interrupted():
         yield from [("11", "13")] * 5
         raise KeyboardInterrupt

@@ -103,9 +103,7 @@ def test_a_singleton_is_read_as_what_unicode_takes_it_for(tmp_path):
         ("そう～だ -", "そう〜だ ・", "そう～だ -"),
     ],
 )
-def test_text_pasted_in_any_script_reads_as_it_is_typed(
-    text, pasted, meant, tmp_path
-):
+def test_pasted_text_reads_as_it_is_typed(text, pasted, meant, tmp_path):
     tokenizer = Tokenizer.train([text] * 3, 300, tmp_path / "t.model")
     assert ids_of(tokenizer, [pasted]) == ids_of(tokenizer, [meant])
     assert not tokenizer.spelled(tokenizer.tokenize([pasted]).values.numpy())

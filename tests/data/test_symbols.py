@@ -35,9 +35,7 @@ def pieces(tokenizer, text):
     return tokenizer.pieces(ids[:-1])
 
 
-def test_symbols_follow_the_four_ids_and_no_normalisation_touches_them(
-    tokenizer,
-):
+def test_symbols_follow_the_four_ids_and_are_never_normalised(tokenizer):
     assert tuple(tokenizer.pieces(range(4, 4 + len(SYMBOLS)))) == SYMBOLS
     # NFKC would make "fi1⁄4" of it.
     assert "ﬁ¼" in pieces(tokenizer, "the ﬁ¼")

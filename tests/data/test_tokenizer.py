@@ -46,9 +46,7 @@ def round_trip(tokenizer, text):
     return result.decode()
 
 
-def test_four_ids_have_roles_and_the_others_are_as_many_as_asked_for(
-    tokenizer, oracle
-):
+def test_four_ids_have_roles_and_there_are_as_many_as_asked(tokenizer, oracle):
     ids = [oracle.pad_id(), oracle.unk_id(), oracle.bos_id(), oracle.eos_id()]
     assert ids == [PAD, UNK, BOS, EOS]
     assert tokenizer.vocab_size == oracle.get_piece_size() == 317
@@ -180,9 +178,7 @@ def test_letters_of_a_large_script_are_counted_among_themselves(
         ([], 300, "received none"),
     ],
 )
-def test_what_makes_no_vocabulary_is_refused(
-    sentences, size, message, tmp_path
-):
+def test_what_makes_no_vocabulary_fails(sentences, size, message, tmp_path):
     with pytest.raises(config.UserError, match=message):
         Tokenizer.train(sentences, size, tmp_path / "t.model")
     assert not list(tmp_path.iterdir())
@@ -217,9 +213,7 @@ def test_few_lines_are_all_there_in_the_form_of_the_vocabulary(tmp_path):
     assert tuple(text.lines()) == kept
 
 
-def test_of_many_lines_about_as_many_as_wanted_are_there_in_order(
-    tmp_path, monkeypatch
-):
+def test_of_many_lines_a_sample_is_there_in_order(tmp_path, monkeypatch):
     monkeypatch.setattr(learning, "MAX_TRAINING_SENTENCES", 1009)
     text = Sample(tmp_path / "lines.txt", map(str, range(100_003)))
     numbers = list(map(int, text.lines()))

@@ -77,9 +77,7 @@ def check(rules, position, ids, log_probs, logits):
     seed=st.integers(0, 10_000),
 )
 @settings(max_examples=60)
-def test_the_best_of_all_candidates_are_found(
-    size, beams, banned, min_length, seed
-):
+def test_the_best_candidates_are_found(size, beams, banned, min_length, seed):
     rules = rules_of(
         beam_size=beams, banned_ids=tuple(banned), min_length=min_length
     )

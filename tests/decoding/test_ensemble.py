@@ -112,9 +112,7 @@ SEEDS = tf.constant([[3, 1], [5, 1], [7, 1]])
     ],
     ids=[*MEANS, "draws"],
 )
-def test_a_model_with_itself_finds_what_it_finds_alone(
-    mean, options, prefix, seeds
-):
+def test_a_model_with_itself_finds_its_own(mean, options, prefix, seeds):
     model = make_model(num_layers=1)
     options = dataclasses.replace(options, max_extra_length=5)
     found, expected = (

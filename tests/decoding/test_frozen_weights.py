@@ -120,9 +120,7 @@ def rounded(matrix, axis, largest):
 
 @pytest.mark.parametrize("is_new", NEW["VNNI"])
 @pytest.mark.parametrize("count", [1, 7, 89])
-def test_an_int8_product_adds_up_the_rounded_numbers(
-    monkeypatch, count, is_new
-):
+def test_an_int8_product_sums_the_rounded_numbers(monkeypatch, count, is_new):
     monkeypatch.setattr(devices, "has", lambda instructions: is_new)
     largest = 127 if is_new else 63
     model = random_model()

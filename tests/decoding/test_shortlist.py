@@ -64,9 +64,7 @@ def of_allowed_words(model, source, options, allowed, prefix=None):
     "beam_size, repeats",
     [(3, 2), *(pytest.param(n, 0, marks=SLOW) for n in (1, 8))],
 )
-def test_a_search_finds_what_one_over_all_finds_without_the_others(
-    beam_size, repeats
-):
+def test_a_search_is_one_over_all_without_the_others(beam_size, repeats):
     model, candidates = make_model(), some_candidates()
     options = Search(
         beam_size=beam_size,

@@ -27,9 +27,7 @@ def sections(page):
 
 @pytest.mark.example
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_examples_of_a_page_run_one_after_the_other(
-    page, tmp_path, monkeypatch
-):
+def test_the_examples_of_a_page_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = examples(page.read_text("utf-8"))
     test = doctest.DocTestParser().get_doctest(text, {}, page.name, None, 0)

@@ -34,9 +34,7 @@ esac
 
 
 @pytest.mark.parametrize("task", [0, 3, 6])
-def test_tf_config_is_what_tensorflow_makes_of_slurms_variables(
-    task, monkeypatch
-):
+def test_tf_config_is_what_tensorflow_makes_for_slurm(task, monkeypatch):
     environment = {
         "SLURM_STEP_NODELIST": "m5,n[08-10]",
         "SLURM_STEP_TASKS_PER_NODE": "1,2(x3)",

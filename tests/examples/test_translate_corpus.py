@@ -19,9 +19,7 @@ def sentences(count):
 
 
 @pytest.mark.example
-def test_shards_come_back_in_order_from_two_processes(
-    exported, served, tmp_path
-):
+def test_shards_come_back_from_two_processes(exported, served, tmp_path):
     shards = {
         # The longest source of this model has 11 pieces.
         "a": ["ein Hund", "", "kleiner " * 30, "ein\tHund", " "],

@@ -77,9 +77,7 @@ def load_pieces(folder):
 @pytest.mark.parametrize(
     "beam_size", [pytest.param(1, marks=pytest.mark.slow), 4]
 )
-def test_a_trained_model_translates_and_scores_alike(
-    trained, exported_trained, beam_size
-):
+def test_a_trained_model_answers_alike(trained, exported_trained, beam_size):
     texts, right = sample_runs.digit_corpus()["test"]
     expected, scores = ours(trained, texts, beam_size)
     # Otherwise both might agree on nonsense.
@@ -158,9 +156,7 @@ def test_its_pieces_are_the_tokenizer_s(small_translator, exported):
 
 
 @pytest.mark.slow
-def test_the_documented_lines_translate_without_keras(
-    trained, exported_trained
-):
+def test_the_documented_lines_need_no_keras(trained, exported_trained):
     page = (ROOT / "docs" / "guides" / "precision.md").read_text()
     (example,) = re.findall("```\n(import ctranslate2.*?)```", page, re.S)
     source = "seven one four"

@@ -46,9 +46,7 @@ def test_a_prefix_is_no_longer_than_a_translation_may_be(served):
     assert LONGEST_TARGET in columns and max(columns) < WORDS
 
 
-def test_no_logits_of_a_whole_batch_are_made_for_scores(
-    served, small_translator
-):
+def test_no_logits_of_whole_batches_make_scores(served, small_translator):
     shapes = shapes_of_a_request(
         served, "score", source=[LONG_TEXT] * ROWS, target=[LONG_TEXT] * ROWS
     )
@@ -74,9 +72,7 @@ def test_attention_of_all_layers_is_never_held_together(served):
     assert SMALL_SIZES["num_layers"] * of_layer not in sizes
 
 
-def test_a_prefix_beyond_the_limit_is_the_whole_translation(
-    served, small_translator
-):
+def test_a_prefix_beyond_the_limit_is_all_there_is(served, small_translator):
     # Its source has fewer tokens than the longest, so that its limit is less.
     found = served("with_prefix", text=["the dog"], prefix=[LONG_TEXT])
 

@@ -74,9 +74,7 @@ def test_every_weight_is_stored_once_in_its_type(
     assert stored(path) == sorted(expected)
 
 
-def test_a_matrix_is_stored_in_8_bits_with_a_number_for_each_column(
-    exports, trained
-):
+def test_a_matrix_is_stored_in_8_bits_and_a_scale_a_column(exports, trained):
     expected = []
     for weight in trained.model.weights:
         if len(weight.shape) == 1:
@@ -194,9 +192,7 @@ def test_the_card_names_the_operators_that_not_every_tensorflow_has(
     assert card.precision == dtype
 
 
-def test_a_tensorflow_without_them_says_so_before_anything_is_served(
-    exported, tmp_path
-):
+def test_a_tensorflow_without_them_says_so_at_once(exported, tmp_path):
     path = tmp_path / "1"
     shutil.copytree(exported, path)
     card = ModelCard.load(path)

@@ -187,9 +187,7 @@ def test_the_command_prints_the_path_and_nothing_else(
     assert Export().planned(tmp_path).max_batch_size == 3
 
 
-def test_a_wrong_argument_is_one_sentence_and_exit_code_2(
-    small_run, tmp_path, capsys
-):
+def test_a_wrong_argument_is_one_sentence(small_run, tmp_path, capsys):
     output = tmp_path / "exported"
     arguments = [f"--run-dir={small_run}", f"--output={output}"]
 

@@ -57,9 +57,7 @@ def ours(originals, translator):
     return {vocab[name]: i for i, name in enumerate(names) if name in vocab}
 
 
-def test_texts_become_the_ids_of_the_marian_tokenizer(
-    translator, expected, ours
-):
+def test_texts_become_the_ids_of_marian(translator, expected, ours):
     for side, tokenizer, texts in (
         ("source", translator.tokenizer, expected["texts"]),
         ("target", translator.tokenizer.target, expected["targets"]),

@@ -37,9 +37,7 @@ NAMED = "checkpoint is not of a whole model"
         ("opennmt", "checkpoint", b"\xff\xfe\0junk", NAMED),
     ],
 )
-def test_a_file_of_other_content_is_refused(
-    copy_of, kind, name, content, message
-):
+def test_a_file_of_other_kind_is_refused(copy_of, kind, name, content, message):
     path = copy_of(kind) / name
     path.unlink()
     if content is not None:

@@ -83,9 +83,7 @@ def by_definition(query, key, value, mask):
 @example(21, 7, True, "keys", 1)  # Three, all full.
 @example(5, 29, True, "none", 1)
 @example(19, 1, False, "pairs of a head", 1)  # Each sees itself.
-def test_it_is_full_attention_behind_a_band(
-    length, restriction, causal, kind, seed
-):
+def test_it_is_attention_behind_a_band(length, restriction, causal, kind, seed):
     random = np.random.default_rng(seed)
     query, key, value = qkv(random, length)
     mask, seen = None, band(length, restriction, causal)

@@ -62,9 +62,7 @@ def test_what_a_living_process_writes_is_no_leftover(tmp_path):
     assert (tmp_path / "a").read_bytes() == b"hours of work"
 
 
-def test_an_interrupt_between_two_renames_brings_the_folder_back(
-    tmp_path, monkeypatch
-):
+def test_an_interrupted_rename_brings_the_folder_back(tmp_path, monkeypatch):
     old, new = tmp_path / "a", tmp_path / "b"
     for each in (old, new):
         each.mkdir()

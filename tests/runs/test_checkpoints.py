@@ -46,9 +46,7 @@ def test_a_restored_model_goes_on_exactly_like_the_saved(tmp_path):
     np.testing.assert_equal(*map(everything, models))
 
 
-def test_no_average_has_a_temporary_checkpoint_that_a_kill_left(
-    tmp_path, monkeypatch
-):
+def test_no_average_has_a_temporary_checkpoint(tmp_path, monkeypatch):
     model = make_tiny_model(seed=1)
     for step, is_temporary in ((3, False), (5, True)):
         checkpoints.save_checkpoint(
@@ -64,9 +62,7 @@ def test_no_average_has_a_temporary_checkpoint_that_a_kill_left(
     assert list(left) == [3, 7]
 
 
-def test_a_checkpoint_begins_only_where_all_of_it_has_room(
-    tmp_path, monkeypatch
-):
+def test_a_checkpoint_begins_only_where_it_has_room(tmp_path, monkeypatch):
     # HDF5 may crash the process on a full disk.
     model = make_tiny_model(seed=1)
     checkpoints.save_best(tmp_path, model, Progress(3))
@@ -117,9 +113,7 @@ def test_a_step_that_is_damaged_again_is_put_aside_again(run_dir):
     assert aside.exists() and not (aside / "of-before").exists()
 
 
-def test_a_checkpoint_without_what_resuming_needs_is_an_older_one(
-    tmp_path, caplog
-):
+def test_a_checkpoint_without_its_optimizer_is_an_older_one(tmp_path, caplog):
     """A kill, or a copy of a backup over a run, leaves such a one anywhere."""
     model = make_tiny_model(seed=1)
     folder = tmp_path / "checkpoints"

@@ -95,9 +95,7 @@ def test_a_vocabulary_with_a_flipped_bit_or_cut_short_is_told(run_dir, damage):
 
 
 @pytest.mark.parametrize("damage", [flip_one, cut])
-def test_damaged_final_weights_are_told_and_checkpoints_are_a_way_out(
-    run_dir, damage
-):
+def test_damaged_final_weights_are_told_with_a_way_out(run_dir, damage):
     expected = averaging.load(run_dir)[0].get_weights()
     damage(run_dir / "final.weights.h5")
     with pytest.raises(UserError, match="`average`"):

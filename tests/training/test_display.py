@@ -100,9 +100,7 @@ def test_lines_come_often_at_first_and_tell_that_the_minutes_are_too_few(
     assert ("about 181 updates" in caplog.text) == warns
 
 
-def test_a_shorter_warm_up_is_advised_with_the_scale_that_keeps_the_peak(
-    caplog,
-):
+def test_a_shorter_warm_up_is_advised_with_a_scale_for_the_same_peak(caplog):
     warn_of_warm_up(TransformerSchedule(16, 2_000, 2.8), 2_000)
     assert not caplog.messages
     warn_of_warm_up(TransformerSchedule(16, 2_000, 2.8), 1_790)
@@ -195,9 +193,7 @@ def test_a_second_ctrl_c_is_an_exception_and_a_second_sigterm_deadly():
     [(lambda *_: None, signal.SIGHUP), (signal.SIG_IGN, None)],
     ids=["as usual", "under nohup"],
 )
-def test_a_closed_terminal_ends_a_training_that_nobody_told_to_go_on(
-    before, noted
-):
+def test_a_closed_terminal_ends_a_training_but_under_nohup(before, noted):
     found = signal.signal(signal.SIGHUP, before)
     try:
         stop = Stop(has_steps=True)

@@ -75,9 +75,7 @@ def test_a_dry_run_of_a_run_takes_its_vocabulary_and_leaves_it_alone(
     assert "seed = 1, this command says 2" in told.err and told.out == ""
 
 
-def test_python_tells_the_same_and_takes_what_a_training_takes(
-    tmp_path, monkeypatch
-):
+def test_python_tells_the_same_of_any_training(tmp_path, monkeypatch):
     monkeypatch.setattr(dry_run, "HEAD_PAIRS", 40)
     told = kt.dry_run(
         tmp_path / "run",

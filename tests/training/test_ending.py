@@ -50,9 +50,7 @@ def test_equal_bleu_lets_the_loss_decide(tmp_path, bleu, better):
     "references, is_told",
     [(["rouge", "un chat noir"], True), (["un chat", "a b c d"], False)],
 )
-def test_references_without_four_words_are_told_of_once(
-    caplog, references, is_told
-):
+def test_references_of_few_words_are_told_of_once(caplog, references, is_told):
     # sacreBLEU's BLEU of a text against itself, which has no 4-gram.
     assert (evaluation.bleu(references, references).value == 0) == is_told
     pairs = [("x", reference) for reference in references]

@@ -81,9 +81,7 @@ def test_the_first_bad_step_is_named_with_its_sentences(
     assert not list((tmp_path / "logs").glob(".partial*"))
 
 
-def test_weights_that_are_not_finite_are_found_without_a_bad_loss(
-    tmp_path, trained_on
-):
+def test_infinite_weights_are_found_without_a_bad_loss(tmp_path, trained_on):
     weights = [keras.Variable([1.0, 2.0]), keras.Variable([NAN, 0.0], name="w")]
     guard = make_guard(tmp_path, trained_on, weights=weights)
     feed(guard, [GOOD] * 7)

@@ -126,9 +126,7 @@ def kept(run_dir):
 
 
 @pytest.mark.parametrize("on", ["loss", "bleu"])
-def test_it_ends_after_so_many_validations_without_a_better_value(
-    tmp_path, caplog, on
-):
+def test_it_ends_after_so_many_worse_validations(tmp_path, caplog, on):
     values = LOSSES if on == "loss" else [10 - x for x in LOSSES]
     caplog.set_level(logging.INFO)
     assert session(tmp_path, values, 3, on) == END

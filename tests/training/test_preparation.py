@@ -71,9 +71,7 @@ def prepare(folder, run_dir, model=MODEL, begin=True, **more):
 
 
 @pytest.mark.parametrize("share", [None, 0.2])
-def test_a_run_that_has_begun_needs_its_text_no_more(
-    folder, run_dir, share, caplog
-):
+def test_a_run_once_begun_needs_no_text(folder, run_dir, share, caplog):
     if share:
         for language in ("en", "de"):
             (folder / f"val.{language}").unlink()
@@ -88,9 +86,7 @@ def test_a_run_that_has_begun_needs_its_text_no_more(
 
 
 @pytest.mark.parametrize("change", ["size", "time", "neither"])
-def test_a_text_that_has_changed_gets_one_warning(
-    folder, run_dir, change, caplog
-):
+def test_a_changed_text_gets_one_warning(folder, run_dir, change, caplog):
     run = prepare(folder, run_dir).run
     path = folder / "val.de"
     if change == "size":
@@ -126,9 +122,7 @@ def test_a_mixture_that_has_changed_is_told_and_the_old_name_kept(
     assert warnings_of(changed, caplog) == 1
 
 
-def test_another_order_of_the_data_is_told(
-    folder, run_dir, monkeypatch, caplog
-):
+def test_another_order_of_data_is_told(folder, run_dir, monkeypatch, caplog):
     how = {"recipe": {"batch_tokens": 97}}
     run = prepare(folder, run_dir, **how).run
     monkeypatch.setattr(  # As another NumPy's might.
@@ -139,9 +133,7 @@ def test_another_order_of_the_data_is_told(
     assert str(run_dir) in said
 
 
-def test_records_that_are_damaged_are_made_again_from_the_text(
-    folder, run_dir, caplog
-):
+def test_damaged_records_are_made_again_from_the_text(folder, run_dir, caplog):
     prepare(folder, run_dir)
     path = run_dir / "records" / "train" / "source.ids"
     whole = path.read_bytes()
@@ -162,9 +154,7 @@ def test_what_to_clean_is_told_once(folder, run_dir, caplog):
     assert caplog.text.count("Of 97 training pairs 84 repeated (86.6 %)") == 1
 
 
-def test_a_text_that_was_moved_and_then_changed_is_told(
-    folder, run_dir, caplog
-):
+def test_a_text_moved_and_then_changed_is_told(folder, run_dir, caplog):
     prepare(folder, run_dir)
     moved = folder.rename(folder.with_name("moved"))
     preparation.prepare(understand(run_dir=run_dir, corpus=moved))
@@ -174,9 +164,7 @@ def test_a_text_that_was_moved_and_then_changed_is_told(
     assert warnings_of(moved, caplog) == 1
 
 
-def test_a_bad_byte_in_any_split_is_found_before_anything_is_made(
-    folder, run_dir
-):
+def test_a_bad_byte_is_found_before_anything_is_made(folder, run_dir):
     (folder / "val.de").write_bytes("zwölf\n".encode("latin-1") * 11)
     with pytest.raises(UserError, match="val.de, .* line 1"):
         prepare(folder, run_dir)
@@ -203,9 +191,7 @@ class Killed(BaseException):
     """As if the process ended here."""
 
 
-def test_a_preparation_that_was_killed_is_made_again(
-    folder, run_dir, monkeypatch
-):
+def test_a_killed_preparation_is_made_again(folder, run_dir, monkeypatch):
     def kill(*args, **options):
         raise Killed
 

@@ -215,9 +215,7 @@ def test_a_validation_that_was_stopped_is_made_up_for(runs):
 
 
 @in_way(TWO_MOMENTS, EVERY_OPTION)
-def test_a_termination_writes_a_checkpoint_that_the_next_replaces(
-    runs, request
-):
+def test_a_termination_writes_a_checkpoint_the_next_replaces(runs, request):
     way = request.node.callspec.params["runs"]
     i = ENDS[way].index(TERMINATE)
     ended, following = runs[1].sessions[i : i + 2]

@@ -68,9 +68,7 @@ class End(keras.callbacks.Callback):
 
 
 @pytest.mark.stands_for("steps that workers end")
-def test_workers_end_together_when_they_have_asked_each_other(
-    monkeypatch, take_steps
-):
+def test_workers_end_together_as_they_agree(monkeypatch, take_steps):
     def train(sum_of, theirs=(), number=None):
         """Return the updates, and the signal that stands for others' wishes."""
         monkeypatch.setattr(loop.workers, "are_several", lambda strategy: True)

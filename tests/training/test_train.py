@@ -119,9 +119,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", [*OF_THE_RUN, *SETTINGS])
-def test_a_resumed_run_takes_over_what_may_change_and_nothing_else(
-    finished, name
-):
+def test_a_resumed_run_takes_over_what_may_change_alone(finished, name):
     saved = RunConfig.load(finished)
     value = {**MAY_CHANGE, **OF_THE_RUN, **OTHERS}.get(name)
     if value is None:

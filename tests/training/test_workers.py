@@ -133,9 +133,7 @@ def arrays(run_dir, step):
 
 
 @pytest.mark.slow
-def test_two_workers_have_the_weights_and_counts_of_one_process(
-    finished, alone
-):
+def test_two_workers_have_weights_and_counts_of_one_process(finished, alone):
     one, two = (arrays(run_dir, 21) for run_dir in (alone, finished[0]))
     assert one.keys() == two.keys()
     for name in one:

@@ -83,9 +83,7 @@ def test_attention_is_what_every_step_of_a_search_sees(small_model):
             written[row] = [*written[row], int(target[row, t])]
 
 
-def test_a_source_that_is_cut_is_aligned_as_far_as_it_was_read(
-    small_translator,
-):
+def test_a_cut_source_is_aligned_as_far_as_it_was_read(small_translator):
     text = "laut " * 11
     (attention,) = small_translator.attention(
         [text], ["Hund"], max_source_length=5
@@ -127,9 +125,7 @@ def test_blank_texts_have_no_pairs(small_translator):
     assert small_translator.align([], []) == []
 
 
-def test_the_export_tells_what_given_translations_look_at(
-    served, small_translator
-):
+def test_the_export_tells_what_translations_see(served, small_translator):
     texts = ["the dog runs", "", "die grüne Wiese und die kleine Wiese laut"]
     targets = ["der Hund", "Hund", "a meadow"]
 

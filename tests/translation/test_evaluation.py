@@ -186,9 +186,7 @@ def test_a_tokenizer_may_be_chosen():
         evaluation.bleu_tokenizer("ja", "words")
 
 
-def test_without_the_packages_of_japanese_characters_are_counted(
-    monkeypatch, caplog
-):
+def test_without_packages_of_japanese_characters_count(monkeypatch, caplog):
     from sacrebleu.tokenizers import tokenizer_ja_mecab
 
     monkeypatch.setattr(tokenizer_ja_mecab, "MeCab", None)

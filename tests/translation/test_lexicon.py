@@ -147,9 +147,7 @@ def test_pieces_with_other_spaces_than_the_formats_own_stay(tmp_path):
 
 
 @pytest.mark.slow
-def test_ctranslate2_finds_the_same_with_the_same_map(
-    translator, learn, tmp_path
-):
+def test_ctranslate2_finds_the_same_by_the_map(translator, learn, tmp_path):
     corpus = sample_runs.digit_corpus()
     tokenizer = translator.tokenizer
     candidates = learn(zip(*corpus["train"], strict=True), common=2, best=3)

@@ -201,9 +201,7 @@ def test_a_clause_without_an_end_is_cut_at_the_least_bad_place(clause):
         ("th", "Hallo. Tschüs.\n Ja. Nein."),
     ],
 )
-def test_between_sentences_stands_what_the_target_language_puts_there(
-    code, expected
-):
+def test_between_sentences_stands_what_the_target_puts_there(code, expected):
     text = "Hello. Bye.\n Yes. No."
     parts = ["Hallo.", "Tschüs.", "Ja.", "Nein."]
     assert together(text, spans_of(text, "en"), parts, code) == expected

@@ -119,9 +119,7 @@ def test_n_best_are_hypotheses_best_first(translator):
         assert scores == sorted(scores, reverse=True)
 
 
-def test_a_text_that_other_pieces_spell_again_is_there_once(
-    translator, monkeypatch
-):
+def test_a_text_that_pieces_spell_again_comes_once(translator, monkeypatch):
     texts = [["a", "b", "a", "c"], ["", "", "", ""]]
     monkeypatch.setattr(
         translator.tokenizer, "detokenize", lambda ids: tf.constant(texts)
@@ -183,9 +181,7 @@ def test_a_long_source_is_cut_and_told(translator, tokenizer, caplog):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
-def test_a_score_is_the_normalised_log_probability(
-    translator, tokenizer, model, alpha
-):
+def test_a_score_is_a_mean_log_probability(translator, tokenizer, model, alpha):
     sources = ["the dog runs", "laut", "die grüne Wiese"]
     targets = ["der kleine Hund", "the dog runs across", ""]
 
@@ -272,9 +268,7 @@ def test_one_graph_serves_batches_of_every_shape(model, tokenizer, monkeypatch):
     assert len(traced) == 2
 
 
-def test_the_graphs_last_used_are_kept_and_others_freed(
-    model, tokenizer, monkeypatch
-):
+def test_the_graphs_last_used_alone_are_kept(model, tokenizer, monkeypatch):
     translator = scripted_translator(model, tokenizer, monkeypatch, [-1.0])
     graphs = {
         key: weakref.ref(translator.graph(key, lambda ids: ids + 1, IDS))

@@ -13,9 +13,7 @@ from keras_transformer.viewing.explanation import Fate
 pytestmark = pytest.mark.stands_for("the viewer in a browser")
 
 
-def test_the_numbers_are_the_arrays_for_every_kind_layer_and_head(
-    page, explanation
-):
+def test_the_numbers_are_the_arrays_of_every_layer_and_head(page, explanation):
     expected, pieces = arrays(explanation, explanation.leaves[0])
     source = explanation.source_pieces
     labels = {
