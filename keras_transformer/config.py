@@ -16,6 +16,7 @@ from keras_transformer.settings import (
     checked_value,
     setting,
     setting_of,
+    settings_of,
 )
 from keras_transformer.settings import UserError as UserError
 
@@ -428,19 +429,16 @@ class Search:
         return {name: getattr(self, name) for name in RUN_SEARCH}
 
 
+_OF_RUN = {
+    name: field
+    for name, field in settings_of(Search).items()
+    if setting_of(field).may_change
+}
 # What a training takes of a search, and a run keeps.
-_OF_RUN = [f for f in dataclasses.fields(Search) if setting_of(f).may_change]
-RUN_SEARCH = tuple(field.name for field in _OF_RUN)
+RUN_SEARCH = tuple(_OF_RUN)
 # All settings that may override a preset's, by name.
 SETTINGS: Mapping[str, dataclasses.Field] = MappingProxyType(
-    {
-        field.name: field
-        for field in (
-            *dataclasses.fields(ModelConfig),
-            *dataclasses.fields(TrainingConfig),
-            *_OF_RUN,
-        )
-    }
+    settings_of(ModelConfig) | settings_of(TrainingConfig) | _OF_RUN
 )
 
 

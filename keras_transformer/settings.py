@@ -101,12 +101,19 @@ def kind_of(field: dataclasses.Field) -> type:
     return (typing.get_args(field.type) or (field.type,))[0]
 
 
+def settings_of(configuration: Any) -> dict[str, dataclasses.Field]:
+    """Return the fields of a configuration that `setting` declared."""
+    fields = dataclasses.fields(configuration)
+    return {
+        field.name: field for field in fields if "setting" in field.metadata
+    }
+
+
 def check_settings(configuration: Any) -> None:
     """Check every setting of a new configuration; give it its field's type."""
-    for field in dataclasses.fields(configuration):
-        if "setting" in field.metadata:
-            value = checked_value(field, getattr(configuration, field.name))
-            object.__setattr__(configuration, field.name, value)
+    for name, field in settings_of(configuration).items():
+        value = checked_value(field, getattr(configuration, name))
+        object.__setattr__(configuration, name, value)
 
 
 def checked_value(field: dataclasses.Field, value: Any) -> Any:

@@ -188,8 +188,15 @@ def choose_average(
     run_dir: pathlib.Path, run: RunConfig, average: int | None = None
 ) -> Chosen:
     """Choose checkpoints as `choose`, even if validation preferred others."""
+    if is_slim(run_dir):
+        raise UserError(
+            f"{run_dir} has no checkpoints any more, only the weights its "
+            "training ended with; leave out `average` to take them."
+        )
     if not list_checkpoints(run_dir):
-        raise _no_checkpoint(run_dir)
+        raise UserError(
+            f"{run_dir} has no checkpoint yet; train until it has written one."
+        )
     wanted = average or run.training.average
     newest = newest_undamaged(run_dir, wanted)
     if len(newest) < wanted:
@@ -204,17 +211,6 @@ def choose_average(
         newest[-1][1]["files"][WEIGHTS_FILE],
         averaged=len(newest),
         run_dir=run_dir,
-    )
-
-
-def _no_checkpoint(run_dir: pathlib.Path) -> UserError:
-    if is_slim(run_dir):
-        return UserError(
-            f"{run_dir} has no checkpoints any more, only the weights its "
-            "training ended with; leave out `average` to take them."
-        )
-    return UserError(
-        f"{run_dir} has no checkpoint yet; train until it has written one."
     )
 
 

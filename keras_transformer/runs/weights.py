@@ -16,7 +16,7 @@ from keras_transformer.config import (
 )
 from keras_transformer.machine import files
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.settings import check_settings, setting
+from keras_transformer.settings import check_settings, setting, settings_of
 
 if TYPE_CHECKING:  # Of Keras.
     from keras_transformer.runs.averaging import Chosen
@@ -112,8 +112,4 @@ class Weights:
 
 
 # The settings of the class, by name.
-WEIGHTS = {
-    field.name: field
-    for field in dataclasses.fields(Weights)
-    if "setting" in field.metadata
-}
+WEIGHTS = settings_of(Weights)

@@ -197,7 +197,9 @@ def prepare_vocabulary(
                 sentences = corpus.sentences(run.train_split)
                 symbols = run.symbols or ()
                 tokenizer = Tokenizer.train(sentences, size, path, symbols)
-        run = _with_vocabulary(run, tokenizer)
+        model = dataclasses.replace(run.model, vocab_size=tokenizer.vocab_size)
+        known = checksum_of(tokenizer)
+        run = dataclasses.replace(run, model=model, vocabulary=known)
         run.save(run_dir)
     return run, tokenizer
 
@@ -226,12 +228,6 @@ def _vocabulary_of_initial(
         return given
     vocabulary = load_vocabulary(source, begun).with_symbols(run.symbols or ())
     return vocabulary.with_symbols(lacking_tags(run.corpus, vocabulary))
-
-
-def _with_vocabulary(run: RunConfig, tokenizer: Tokenizer) -> RunConfig:
-    model = dataclasses.replace(run.model, vocab_size=tokenizer.vocab_size)
-    known = checksum_of(tokenizer)
-    return dataclasses.replace(run, model=model, vocabulary=known)
 
 
 def records_of(

@@ -43,6 +43,7 @@ from keras_transformer.settings import (
     kind_of,
     nearest,
     setting,
+    settings_of,
 )
 
 if TYPE_CHECKING:  # Of TensorFlow.
@@ -173,11 +174,7 @@ class Session:
         )
 
 
-SESSION_SETTINGS = {
-    field.name: field
-    for field in dataclasses.fields(Session)
-    if "setting" in field.metadata
-}
+SESSION_SETTINGS = settings_of(Session)
 # What a later session may repeat but not change.
 _OF_RUN = ("preset", *ASKED, "init_from")
 
@@ -193,7 +190,11 @@ def understand(**arguments: Any) -> Session:
     if "tokenizer" in given or "init_from" in given:
         # Of a recipe among the flags; a vocabulary has a size.
         given.pop("vocab_size", None)
-    _refuse_two_vocabularies(given)
+    if "symbols" in given and "tokenizer" in given:  # A run's gets them added.
+        raise UserError(
+            "Expected `symbols` or `tokenizer`, which brings its own "
+            "vocabulary, received both; leave one out."
+        )
     own = {name: given.pop(name) for name in SESSION_SETTINGS if name in given}
     for name in given.keys() - SETTINGS:
         raise UserError(
@@ -311,14 +312,6 @@ def _mixed(name: str) -> list[Part]:
         part._replace(name="") if os.path.isabs(part.name) else part
         for part in parts_of(name)
     ]
-
-
-def _refuse_two_vocabularies(given: Mapping[str, Any]) -> None:
-    if "symbols" in given and "tokenizer" in given:  # A run's gets them added.
-        raise UserError(
-            "Expected `symbols` or `tokenizer`, which brings its own "
-            "vocabulary, received both; leave one out."
-        )
 
 
 def _symbols_of(session: Session, corpus: str) -> tuple | None:

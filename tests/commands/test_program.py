@@ -47,6 +47,7 @@ def test_help_shows_the_verbs_with_an_example_each(capsys):
         (["translate"], "--run-dir"),
         (["trian"], "train"),
         (["translate", "--pref", "a", "--run-di=b"], "--prefix"),
+        (["export", "--run-dir", "a", "--output="], "--output"),
     ],
 )
 def test_an_unknown_verb_or_a_missing_argument_is_wrong(words, meant, capsys):

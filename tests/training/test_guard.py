@@ -16,6 +16,7 @@ from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs import checkpoints
+from keras_transformer.runs.history import History
 from keras_transformer.training.display import FIGURES, Guard
 
 NAN, INF = float("nan"), float("inf")
@@ -110,7 +111,8 @@ def test_a_training_that_blows_up_ends_with_one_sentence(
     corpus, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setattr(presets, "PRESETS", {"toy": TOY})
-    run_dir = tmp_path / "run"
+    closed, run_dir = [], tmp_path / "run"
+    monkeypatch.setattr(History, "close", lambda self: closed.append(self))
     argv = [
         *("--preset", "toy", "--corpus", str(corpus)),
         *("--run-dir", str(run_dir), "--checkpoint-every", "1"),
@@ -122,6 +124,7 @@ def test_a_training_that_blows_up_ends_with_one_sentence(
     error = capsys.readouterr().err
     assert error.count("error: At step 2 the loss is nan; the ") == 1
     assert "Traceback" not in error
+    assert len(closed) == 1
     (kept,) = checkpoints.list_checkpoints(run_dir)
     assert kept.name == "step-000000001" and f" {kept};" in error
     bad = run_dir / "logs" / "bad-batch-step-2.txt"
