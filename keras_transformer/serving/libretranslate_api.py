@@ -7,10 +7,13 @@ same.
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qsl
 
+from starlette.datastructures import Headers
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -22,7 +25,6 @@ from keras_transformer.serving.markup import translate_html
 from keras_transformer.serving.service import (
     Job,
     Service,
-    as_form,
     json_response,
     scalar_text,
 )
@@ -36,6 +38,7 @@ HEALTH_SECONDS = 10.0
 _WORD = b"a"
 _FORM = "application/x-www-form-urlencoded"
 _FORM_DATA = "multipart/form-data"
+_MOST_FIELDS = 64  # A form of ours has five.
 _REFUSED = {
     "/detect": (
         "This model translates in one direction and cannot tell languages "
@@ -127,7 +130,8 @@ async def _translate(job: Job) -> dict[str, Any]:
     elif fields.get("format") == "html":
         translations = await translate_html(job, texts)
     else:
-        translations = await job.translate(texts, 1 + count)
+        found = await job.search(texts, 1 + count)
+        translations = await job.apart(list, map(job.join, texts, found))
     answer: dict[str, Any] = {
         "translatedText": [best for best, *_ in translations]
     }
@@ -146,7 +150,7 @@ def _read(job: Job) -> tuple[dict[str, Any], list[str], str, str]:
 
     What is invalid is refused in LibreTranslate's words.
     """
-    sides, fields = card_of(job.model).splitter.languages, _fields(job)
+    sides, fields = job.splitter.languages, _fields(job)
     for name in "q", "source", "target":
         if not fields.get(name):
             raise RefusalError(f"Invalid request: missing {name} parameter")
@@ -156,7 +160,8 @@ def _read(job: Job) -> tuple[dict[str, Any], list[str], str, str]:
         raise RefusalError(
             "Invalid request: q must be a text or a list of texts"
         )
-    source = spelt_by_model(fields["source"], sides, auto=sides[0])
+    auto = {"auto": sides[0]}.get(str(fields["source"]).lower())
+    source = auto or spelt_by_model(fields["source"], sides)
     target = spelt_by_model(fields["target"], sides)
     if (target, source) == sides:
         names = [language_of(code).name for code in sides]
@@ -189,14 +194,48 @@ def _fields(job: Job) -> dict[str, Any]:
     return fields | {"q": fields.get("q", "").replace("\r\n", "\n")}
 
 
-def spelt_by_model(code: Any, codes: Sequence[str], auto: str = "") -> str:
+def as_form(body: bytes, kind: str = "") -> dict[str, str]:
+    """Read a form in UTF-8, URL-encoded or in parts, without files."""
+
+    async def stream() -> AsyncIterator[bytes]:
+        yield bytes(body)
+
+    try:
+        text = body.decode()  # Other bytes would be read as Latin-1.
+        if kind.lower().startswith("multipart/"):
+            parser = MultiPartParser(
+                Headers({"content-type": kind}),
+                stream(),
+                max_files=0,
+                max_fields=_MOST_FIELDS,
+                max_part_size=len(body),
+            )
+            pairs = asyncio.run(parser.parse()).multi_items()
+        else:
+            pairs = parse_qsl(
+                text,
+                keep_blank_values=True,
+                errors="strict",
+                max_num_fields=_MOST_FIELDS,
+            )
+        fields = dict(pairs)
+        if len(fields) < len(pairs):
+            raise ValueError("a name comes twice")
+    except (ValueError, LookupError, MultiPartException):
+        raise RefusalError(
+            f"Expected a form in UTF-8 of at most {_MOST_FIELDS} fields, no "
+            "file and no name twice, cannot read it as one; send several texts "
+            "as a list in JSON."
+        ) from None
+    return fields
+
+
+def spelt_by_model(code: Any, codes: Sequence[str]) -> str:
     """Find which of the model's codes another spelling means.
 
     A code of another country means the same language, unless the model knows
     that code itself.
     """
-    if auto and str(code).lower() == "auto":
-        return auto
     for each in codes:
         if str(code).lower() == each.lower():
             return each

@@ -12,7 +12,9 @@ what is inside. All this takes time in proportion to the HTML.
 
 import bisect
 import dataclasses
+import functools
 import html
+import itertools
 import re
 import string
 from collections.abc import Sequence
@@ -21,8 +23,6 @@ from html.parser import HTMLParser
 from keras_transformer.data.languages import words_of
 from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.service import Job, Sentence
-from keras_transformer.serving.versions import card_of
-from keras_transformer.translation.alignment import Links
 from keras_transformer.translation.sentences import (
     Span,
     Splitter,
@@ -33,7 +33,7 @@ from keras_transformer.translation.sentences import (
 # The most characters of HTML in a request: a second's work, if all are tags.
 MAX_HTML = 1 << 17
 
-# Sentences go on across the borders of these, and of names with a hyphen.
+# Sentences go on across the borders of these.
 _INLINE = """
     a abbr acronym area b bdi bdo big cite code data del dfn em font i img input
     ins kbd label mark math meter nobr noembed object output progress q rb rp rt
@@ -50,15 +50,14 @@ _ENDS = {"p": ["p"], **dict.fromkeys(["rp", "rt"], ["rp", "rt", "/ruby"])}
 _DEPTH = 64  # Of nested elements; elements further out are borders.
 _WHITE = " \t\r\n\f"
 # Before a number of so many digits that Python reads it slowly or not at all.
-_LINE_END = re.compile("[\t-\r\x85\u2028\u2029]")
 _ENDLESS = re.compile(r"&(?=#\d{99})")
+_LINE_END = re.compile("[\t-\r\x85\u2028\u2029]")
+_RAISED = re.compile("<su[pb]", re.IGNORECASE)
 _SIGNS = (*string.punctuation, *"¡«»¿–—‘’‚“”„…‹›、。「」『』！（），：；？")
 
-# What was sent, and what it is: a word (#), white space ( ), a tag (b or /b) or
-# something else.
+# What was sent, and what it is: a word (#), white space ( ), the tag of an
+# inline element (b or /b), a border (|) or something else.
 Piece = tuple[str, str]
-# A sentence of a segment, with the result of `word_links`.
-Linked = tuple[Sentence, Links | None]
 
 
 async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
@@ -69,26 +68,31 @@ async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
             f"Invalid request: request ({size}) exceeds text limit "
             f"({MAX_HTML}) of HTML"
         )
-    pages: list[list] = await job.apart(list, map(read, texts))
+    pages: list[list[Segment]] = await job.apart(list, map(read, texts))
     segments, tags = list[Segment](), list[str]()
     for page in pages:
-        own = [part for part in page if isinstance(part, Segment)]
-        segments += own
+        segments += page
         # As in plain text, the tag of a whole goes before each of its parts.
-        tags += [tag_of(each.text) for each in own[:1]] * len(own)
-    translated = await job.search([x.text for x in segments], tags=tags)
-    pairs = list(zip(segments, translated, strict=True))
+        tags += [tag_of("".join(x.text for x in page))] * len(page)
+    found = await job.search([x.text for x in segments], tags=tags)
     # Only elements ask which words belong together.
-    linked = [y for x, sentences in pairs if x.has_elements for y in sentences]
-    links = iter(await job.links(linked))
-    splitter = card_of(job.model).splitter
+    pairs = zip(segments, found, strict=True)
+    await job.link([y for x, parts in pairs if x.elements for y in parts])
+    put = functools.partial(Segment.put, splitter=job.splitter)
+    parts = iter(await job.apart(list, map(put, segments, found)))
+    return [["".join(itertools.islice(parts, len(page)))] for page in pages]
 
-    def put(segment: Segment, sentences: list[Sentence]) -> None:
-        known = links if segment.has_elements else [None] * len(sentences)
-        segment.put(list(zip(sentences, known, strict=False)), splitter)
 
-    await job.apart(list, map(put, segments, translated))
-    return [["".join(map(str, page))] for page in pages]
+def read(source: str) -> list["Segment"]:
+    """Read HTML, a whole page or a part."""
+    segments, end, pieces = list[Segment](), 0, _Reader(source).pieces
+    kinds = "".join(name[:1] or " " for _, name in pieces)
+    # What would stay at the edges of a segment anyway is not part of it.
+    for place in re.finditer(r"[^ |]([^|]*[^ |])?|\Z", kinds):
+        before = "".join(sent for sent, _ in pieces[end : place.start()])
+        end = place.end()
+        segments.append(Segment(before, pieces[place.start() : end]))
+    return segments
 
 
 class _Reader(HTMLParser):
@@ -99,18 +103,19 @@ class _Reader(HTMLParser):
 
     def __init__(self, source: str) -> None:
         super().__init__()
-        self._found: list[tuple[int, str]] = []  # Where pieces begin.
+        self._starts, self._names = list[int](), list[str]()  # Of pieces.
+        self._opened: list[int] = []  # Tags of inline elements, by number.
         self._inside: list[str] = []  # An element that is left alone.
         # In one line, columns count from the start. The other two are comments
         # to a browser; the parser skips one and may fail at the other.
-        one_line = source.replace("\n", " ")
-        one_line = _ENDLESS.sub(" ", one_line)
+        one_line = _ENDLESS.sub(" ", source.replace("\n", " "))
         self.feed(one_line.replace("</>", "<!>").replace("<![", "<! "))
         # What has no end. If closed, the parser would try it again and again.
         self._add("#")
+        self._cut()
         self.pieces: list[Piece] = []
-        ends = [start for start, _ in self._found[1:]] + [len(source)]
-        for (start, name), end in zip(self._found, ends, strict=True):
+        places = itertools.pairwise([*self._starts, len(source)])
+        for (start, end), name in zip(places, self._names, strict=False):
             piece = source[start:end]
             if name != "#" or re.match("<[a-zA-Z/!?]", piece):
                 self.pieces.append((piece, name.strip("#")))
@@ -140,112 +145,127 @@ class _Reader(HTMLParser):
         self._add("")
 
     def _add(self, name: str, is_alone: bool = False) -> None:
-        inside = self._inside
+        inside, element = self._inside, name.strip("/")
         if inside and name not in _ENDS.get(inside[0], ()):
             if name == inside[0]:
                 inside.append(name)
             elif name == f"/{inside[0]}":
                 inside.pop()
             return
-        is_void = name.strip("/") in _VOID
+        is_void = element in _VOID
         self._inside = [name] if is_alone and not is_void else []
-        if (is_void or is_alone) and _is_inline(name.strip("/")):
+        # A word processor's own have a colon, and custom ones a hyphen.
+        is_inline = element in _INLINE or bool({*"-:"} & {*element})
+        if (is_void or is_alone) and is_inline:
             name = ""  # With nothing between tags, it opens nothing.
-        self._found.append((self.getpos()[1], name))
+        number = len(self._names)
+        self._starts.append(self.getpos()[1])
+        self._names.append(name)
+        if self._opened and name == f"/{self._names[self._opened[-1]]}":
+            self._opened.pop()
+        elif name not in ("", "#"):
+            self._opened.append(number)
+            if name != element or not is_inline or len(self._opened) > _DEPTH:
+                self._cut()
 
-
-def _is_inline(name: str) -> bool:
-    # A word processor's own have a colon, and custom ones a hyphen.
-    return name in _INLINE or (name[0:1] != "/" and bool({*"-:"} & {*name}))
+    def _cut(self) -> None:
+        # An element that goes on behind a border is one itself.
+        for number in self._opened:
+            self._names[number] = "|"
+        self._opened.clear()
 
 
 @dataclasses.dataclass(eq=False)
 class _Element:
     """An element of a segment: tags, and places in its text.
 
-    One without text is all in `before`, with a space that follows it where the
-    text has one already.
+    A space that follows a tag is part of it where the text has one already.
     """
 
-    before: str
+    before: list[str]
     start: int
     end: int = 0
-    after: str = ""
+    after: list[str] = dataclasses.field(default_factory=list)
     children: list["_Element"] = dataclasses.field(default_factory=list)
 
 
 class Segment:
-    """Text and elements between two blocks."""
+    """Text and elements between two blocks, and what is before them.
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
-        # As it was sent, or as it was translated.
-        self._html = "".join(source for source, _ in pieces)
-        self._whole = last = _Element("", 0)
-        opened, texts, size = [last], [""], 0
-        for source, name in pieces:
+    Where nothing is to be translated, the text is empty.
+    """
+
+    def __init__(self, before: str, pieces: Sequence[Piece]) -> None:
+        self.sent = before + "".join(sent for sent, _ in pieces)
+        self._whole = _Element([before], 0)
+        last, opened = self._whole.before, [self._whole]
+        texts, size = [""], 0
+        self._notes: set[int] = set()  # Where 2024<sup>1</sup> got a space.
+        for sent, name in pieces:
             if name == " " and texts[-1] in ("", " "):
-                last.before += source
+                last.append(sent)
             elif name in (" ", "#"):
                 # White space between words is one space.
-                text = name.replace("#", source)
-                text = html.unescape(_ENDLESS.sub("&amp;", text))
-                texts.append(_LINE_END.sub(" ", text))
-                size += len(texts[-1])
-                last = _Element("", size)  # Takes a second space.
-            elif not name.startswith("/"):
-                last = _Element(source, size)
-                opened[-1].children.append(last)
-                if name:
-                    opened.append(last)
-            elif opened[-1].start < size:
-                opened[-1].end = size
-                opened.pop().after = source
+                text = _ENDLESS.sub("&amp;", name.replace("#", sent))
+                text = _LINE_END.sub(" ", html.unescape(text))
+                if texts[-1][-1:].isdigit() and text[:1].isdigit():
+                    begun = [x.before[0] for x in opened if x.start == size]
+                    if any(map(_RAISED.match, begun)):  # No digit of that.
+                        self._notes.add(size)
+                        text = f" {text}"
+                texts.append(text)
+                size += len(text)
+                last = []  # Takes a second space.
+            elif name.startswith("/"):
+                element = opened.pop()
+                element.end, element.after = size, [sent]
+                last = element.after if element.start == size else last
             else:
-                last = opened.pop()
-                last.before += "".join(x.before for x in last.children) + source
-                last.children = []
-        self._whole.end = size
+                element = _Element([sent], size)
+                opened[-1].children.append(element)
+                last = element.before
+                if name:
+                    opened.append(element)
+        self._whole.end, self.elements = size, self._whole.children
         self.text = "".join(texts)
-        self.has_elements = bool(self._whole.children)
+        if is_kept(self.text):
+            self.text = ""
 
-    def __str__(self) -> str:
-        return self._html
+    def put(self, sentences: Sequence[Sentence], splitter: Splitter) -> str:
+        """Write the translations of the sentences, with elements in place.
 
-    def put(self, sentences: Sequence[Linked], splitter: Splitter) -> None:
-        """Replace the text by its sentences' translations, elements placed.
-
-        Text that comes back unchanged stays as it was sent.
+        Text that comes back unchanged is written as it was sent.
         """
-        if all(self.text[slice(*x.span)] == x.best for x, _ in sentences):
-            return
-        spans = [each.span for each, _ in sentences]
-        best = [each.best for each, _ in sentences]
+        best = [each.best for each in sentences]
+        if best == [each.source for each in sentences]:
+            return self.sent
+        spans = [each.span for each in sentences]
         pieces = splitter.pieces(self.text, spans, best)
         self._target = "".join(pieces)
         # Of each word of the translation, its place and its source word's.
         self._words: list[tuple[Span, Span]] = []
         # Where sentences begin, and words begin and end: in the text, in the
         # words and in the translation.
-        borders, at = list[tuple[int, int, int]](), len(pieces[0])
-        for (each, links), gap in zip(sentences, pieces[2::2], strict=True):
-            borders.append((each.span.start, len(self._words), at))
+        self._borders: list[tuple[int, int, int]] = []
+        starts = [*itertools.accumulate(map(len, pieces))][::2]
+        for each, at in zip(sentences, starts, strict=False):
+            self._borders.append((each.span.start, len(self._words), at))
             source = _words(each.source, splitter.languages[0], each.span.start)
             target = _words(each.best, splitter.languages[1], at)
             # Words without a link keep their order.
             count = len(target)
             origins = [i * len(source) // count for i in range(count)]
-            for origin, i in links or ():
+            for origin, i in each.links or ():
                 origins[i] = origin
             self._words += zip(
                 target, [source[i] for i in origins], strict=True
             )
-            at += len(each.best) + len(gap)
-        for i, (word, source_word) in enumerate(self._words):
-            borders.append((source_word.start, i, word.start))
-            borders.append((source_word.end, i + 1, word.end))
-        self._borders = sorted(borders)
-        words = Span(0, len(self._words))
-        self._html = self._inner(self._whole, words, Span(0, len(self._target)))
+        for i, (word, origin) in enumerate(self._words):
+            self._borders.append((origin.start, i, word.start))
+            self._borders.append((origin.end, i + 1, word.end))
+        self._borders.sort()
+        words, inside = Span(0, len(self._words)), Span(0, len(self._target))
+        return self._whole.before[0] + self._inner(self._whole, words, inside)
 
     def _inner(self, element: _Element, words: Span, inside: Span) -> str:
         """Write what is in an element: these words, these characters."""
@@ -264,8 +284,11 @@ class Segment:
         for run, place, child in sorted(placed, key=lambda each: each[0]):
             start = min(max(at, place.start), inside.end)
             end = min(max(start, place.end), inside.end)
-            parts += html.escape(self._target[at:start], False), child.before
-            parts += self._inner(child, run, Span(start, end)), child.after
+            gap = self._target[at:start]
+            if child.start in self._notes:
+                gap = gap.rstrip(" ")
+            parts += html.escape(gap, False), *child.before
+            parts += self._inner(child, run, Span(start, end)), *child.after
             at = end
         parts.append(html.escape(self._target[at : inside.end], False))
         return "".join(parts)
@@ -303,36 +326,6 @@ class Segment:
         if self.text.startswith(_SIGNS, element.end):
             end -= len(text) - len(text.rstrip("".join(_SIGNS)))
         return Span(start, end)
-
-
-def read(source: str) -> list[str | Segment]:
-    """Read HTML, a whole page or a part: segments, and what is between them."""
-    parts: list[str | Segment] = []
-    pieces = [*_Reader(source).pieces, ("", "html")]
-    sources = [x for x, _ in pieces]
-    start, opened = 0, list[int]()
-    # What would stay at the edges of a segment anyway is not part of it.
-    kinds = "".join(name.strip()[:1] or " " for _, name in pieces)
-    for i, (_, name) in enumerate(pieces):
-        if kinds[i] in "# ":
-            continue
-        if opened and name == f"/{pieces[opened[-1]][1]}":
-            opened.pop()
-        elif _is_inline(name) and len(opened) < _DEPTH:
-            opened.append(i)
-        else:
-            # An element that goes on behind a border is one itself.
-            for border in [*opened, i]:
-                part = kinds[start:border]
-                first = start + len(part) - len(part.lstrip(" "))
-                last = max(first, start + len(part.rstrip(" ")))
-                segment = Segment(pieces[first:last])
-                middle = str(segment) if is_kept(segment.text) else segment
-                parts += [*sources[start:first], middle]
-                parts += sources[last : border + 1]
-                start = border + 1
-            opened.clear()
-    return parts
 
 
 def _words(text: str, language: str, at: int) -> list[Span]:

@@ -146,18 +146,17 @@ async def _explain(
 async def _translate(job: Job) -> dict[str, Any]:
     """Translate a text, sentence by sentence."""
     fields = await job.apart(job.as_json)
-    n_best = fields.get("n_best")
-    if not isinstance(fields.get("text"), str):
+    text, n_best = fields.get("text"), fields.get("n_best")
+    if not isinstance(text, str):
         raise RefusalError("Expected a text, received none.")
-    is_count = isinstance(n_best, int) and not isinstance(n_best, bool)
-    if n_best is not None and (not is_count or n_best < 1):
+    # True is no number here.
+    if n_best is not None and (type(n_best) is not int or n_best < 1):
         raise RefusalError("Expected n_best to be null or at least 1.")
-    text = await job.apart(scalar_text, fields["text"])
+    text = await job.apart(scalar_text, text)
     (sentences,) = await job.search([text], n_best or 1)
-    source_lang, target_lang = card_of(job.model).splitter.languages
-    links: list = [None] * len(sentences)
     if fields.get("alignment"):
-        links = await job.links(sentences)
+        await job.link(sentences)
+    source_lang, target_lang = job.splitter.languages
     return {
         "sentences": [
             {
@@ -172,13 +171,13 @@ async def _translate(job: Job) -> dict[str, Any]:
                     }
                     for text, score in each.hypotheses
                 ],
-                "words": of_sentence,
+                "words": each.links,
                 "source_words": _words(each.source, source_lang),
                 "target_words": _words(each.best, target_lang),
             }
-            for each, of_sentence in zip(sentences, links, strict=True)
+            for each in sentences
         ],
-        "translation": job.joined(text, sentences),
+        "translation": job.join(text, sentences)[0],
     }
 
 

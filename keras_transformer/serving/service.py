@@ -14,17 +14,10 @@ import asyncio
 import dataclasses
 import json
 import math
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Iterator,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
-from urllib.parse import parse_qsl
+from typing import Any, TypeVar
 
-from starlette.formparsers import MultiPartException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -39,31 +32,35 @@ from keras_transformer.serving.versions import (
     check_signature,
 )
 from keras_transformer.translation.alignment import Links, word_links
-from keras_transformer.translation.sentences import Span, tag_of
+from keras_transformer.translation.sentences import Span, Splitter, tag_of
 
 T = TypeVar("T")
-# A part of the text of that number, with the tag to put before it.
-_Piece = tuple[int, Span, str]
 
 # Bytes of a body that is read within milliseconds, whatever it holds.
 _SHORT = 2_048
 # A text is at most an object with two names, each with an object in base64.
 _VALUES_PER_TEXT = 5
 _VALUES_BESIDE = 64
-# A form of ours has five.
-_MOST_FIELDS = 64
 # Long requests that are worked on at a time. Others wait for their turn.
 _READERS = 4
 
 
-class Sentence(NamedTuple):
-    """A part of a text that the model translated by itself."""
+@dataclasses.dataclass(order=True)
+class Sentence:
+    """A part of a text that the model translates by itself."""
 
+    number: int  # Of the text in its request.
+    text: str
     span: Span
-    source: str
-    tag: str  # What the model read before it, or "".
+    tag: str  # What the model reads before it, or "".
     # Texts and scores, best first, no two texts alike.
-    hypotheses: list[tuple[str, float]]
+    hypotheses: Sequence[tuple[str, float]] = ()
+    links: Links | None = None  # Which words belong together, if that is known.
+
+    @property
+    def source(self) -> str:
+        """The sentence alone."""
+        return self.text[slice(*self.span)]
 
     @property
     def best(self) -> str:
@@ -106,7 +103,7 @@ class Service:
             content = await self.unless_gone(request, work(job))
             return await job.apart(json_response, content)
         finally:
-            job.hold(0)
+            self.held -= len(job.body)
 
     async def unless_gone(self, request: Request, work: Awaitable[T]) -> T:
         """Do work for a request that has been read, as `answer` does."""
@@ -143,12 +140,16 @@ class Job:
 
     service: Service
     request: Request  # Its head.
-    body: bytes = b""
+    body: bytearray = dataclasses.field(default_factory=bytearray)
     # The version that works on it until it is answered.
     model: ServedModel = dataclasses.field(init=False)
     # Whether work on it may take so long that others must not wait for it.
     is_long: bool = False
-    _held: int = 0
+
+    @property
+    def splitter(self) -> Splitter:
+        """What finds sentences; `RefusalError` without a card."""
+        return card_of(self.model).splitter
 
     async def receive(self) -> None:
         """Read the body, within limits of size, time and number."""
@@ -178,32 +179,25 @@ class Job:
             )
 
     async def _read(self) -> None:
-        body = bytearray()
+        service, limits = self.service, self.service.limits
         async for part in self.request.stream():
-            body += part
-            self.hold(len(body))
-        self.body = bytes(body)
-
-    def hold(self, size: int) -> None:
-        """Count the bytes that are held; refuse a long body without room."""
-        service = self.service
-        service.held += size - self._held
-        self._held = size
-        most = service.limits.max_body_bytes
-        if size > most:
-            raise RefusalError(
-                f"Expected a body of at most {most} bytes, received more; send "
-                "less at a time.",
-                status=413,
-            )
-        self.is_long = self.is_long or size > _SHORT
-        if size > _SHORT and service.held > service.limits.max_bytes_held:
-            raise RefusalError(
-                "Too many long texts are being read; try again.",
-                status=503,
-                retry=True,
-                close=True,
-            )
+            self.body += part
+            service.held += len(part)
+            size = len(self.body)
+            if size > limits.max_body_bytes:
+                raise RefusalError(
+                    f"Expected a body of at most {limits.max_body_bytes} "
+                    "bytes, received more; send less at a time.",
+                    status=413,
+                )
+            self.is_long = self.is_long or size > _SHORT
+            if size > _SHORT and service.held > limits.max_bytes_held:
+                raise RefusalError(
+                    "Too many long texts are being read; try again.",
+                    status=503,
+                    retry=True,
+                    close=True,
+                )
 
     def check_texts(self, count: int, what: str = "") -> None:
         """Refuse more texts, or more of `what`, than a request may have."""
@@ -252,67 +246,69 @@ class Job:
         A text without a tag of its own gets that of `tags`. Return the
         sentences of each text, each with at most `count` hypotheses.
         """
-        model = self.model
+        model, halves = self.model, self.splitter.halves
         results: list[list[Sentence]] = [[] for _ in texts]
-        halves = card_of(model).splitter.halves
         signature, names = DEFAULT_SIGNATURE, ("translation", "score")
         if count > 1 and "n_best" in model.signatures:
             signature, names = "n_best", ("translations", "scores")
 
         def sort_out(
-            piece: _Piece, answers: list, scores: list, is_cut: bool
-        ) -> list[_Piece]:
+            part: Sentence, answers: list, scores: list, is_cut: bool
+        ) -> list[Sentence]:
             """Keep a sentence, or return its halves to translate."""
-            number, span, tag = piece
-            if is_cut and (two := halves(texts[number], span)):
-                return [(number, half, tag) for half in two]
-            hypotheses = _hypotheses(answers, scores)
-            source = texts[number][slice(*span)]
-            results[number].append(Sentence(span, source, tag, hypotheses))
+            if is_cut and (two := halves(part.text, part.span)):
+                return [dataclasses.replace(part, span=half) for half in two]
+            # Texts of other bytes may be equal once they are decoded.
+            hypotheses: dict[str, float] = {}
+            for answer, score in zip(answers, scores, strict=True):
+                if not hypotheses or math.isfinite(score):  # Some are missing.
+                    hypotheses.setdefault(
+                        answer.decode("utf-8", "replace"), score
+                    )
+            part.hypotheses = [*hypotheses.items()]
+            results[part.number].append(part)
             return []
 
-        waiting: list[_Piece] = await self.apart(list, self._split(texts, tags))
+        waiting = await self.apart(list, self._split(texts, tags))
         while waiting:
             check_signature(model, signature)
-            rows = [
-                ((tag + texts[number][slice(*span)]).encode(),)
-                for number, span, tag in waiting
-            ]
+            rows = [((x.tag + x.source).encode(),) for x in waiting]
             outputs = await self.service.batcher.run(model, signature, rows)
             columns = [
                 outputs[name].reshape(len(rows), -1)[:, :count].tolist()
                 for name in names
             ]
             columns.append(outputs["truncated"].tolist())
-            cut: list[list[_Piece]] = await self.apart(
+            cut: list[list[Sentence]] = await self.apart(
                 list, map(sort_out, waiting, *columns)
             )
-            waiting = [piece for two in cut for piece in two]
+            waiting = [half for two in cut for half in two]
         return [sorted(sentences) for sentences in results]
 
-    def _split(self, texts: Sequence, tags: Sequence) -> Iterator[_Piece]:
-        splitter, count = card_of(self.model).splitter, 0
+    def _split(self, texts: Sequence, tags: Sequence) -> Iterator[Sentence]:
+        count = 0
         for number, text in enumerate(texts):
             tag = tag_of(text) or (tags[number] if tags else "")
-            for span in splitter.spans(text):
+            for span in self.splitter.spans(text):
                 count += 1
                 self.check_texts(count, "sentences or more")
-                yield number, span, tag
+                yield Sentence(number, text, span, tag)
 
-    async def links(self, sentences: Sequence[Sentence]) -> list[Links | None]:
+    async def link(self, sentences: Sequence[Sentence]) -> None:
         """Find which words of each sentence belong together, where known."""
         batcher, model = self.service.batcher, self.model
         if "attention" not in model.signatures:
-            return [None] * len(sentences)
-        languages = card_of(model).splitter.languages
+            return
+        languages = self.splitter.languages
 
-        def link(sentence: Sentence, *of_pieces: Any) -> Links | None:
+        def put(sentence: Sentence, *of_pieces: Any) -> None:
             pair = sentence.tag + sentence.source, sentence.best
             links = word_links(pair, languages, *of_pieces)
             first = len(words_of(sentence.tag, languages[0]))
-            return links and [(x - first, y) for x, y in links if x >= first]
+            sentence.links = links and [
+                (x - first, y) for x, y in links if x >= first
+            ]
 
-        all_links: list[Links | None] = []
         # The matrices of a document take much memory: one batch at a time.
         size = batcher.batching.max_batch_size
         for start in range(0, len(sentences), size):
@@ -323,45 +319,21 @@ class Job:
             outputs = await batcher.run(model, "attention", rows)
             names = "source_pieces", "target_pieces", "attention"
             columns = [outputs[name] for name in names]
-            all_links += await self.apart(list, map(link, part, *columns))
-        return all_links
+            await self.apart(list, map(put, part, *columns))
 
-    async def translate(
-        self, texts: Sequence[str], count: int = 1
-    ) -> list[list[str]]:
-        """Translate texts of any length; return those of each, best first.
+    def join(self, text: str, parts: Sequence[Sentence]) -> list[str]:
+        """Join the translations of a text's sentences, best first.
 
         The n-th joins the n-th hypothesis of each sentence, or its last.
         """
-
-        def join(text: str, parts: list[Sentence]) -> list[str]:
-            most = max((len(part.hypotheses) for part in parts), default=1)
-            whole = [self.joined(text, parts, i + 1) for i in range(most)]
-            return list(dict.fromkeys(whole))
-
-        sentences = await self.search(texts, count)
-        return await self.apart(list, map(join, texts, sentences))
-
-    def joined(
-        self, text: str, parts: Sequence[Sentence], rank: int = 1
-    ) -> str:
-        """Join a hypothesis of each sentence, the best ones by default."""
-        return card_of(self.model).splitter.together(
-            text,
-            [part.span for part in parts],
-            [part.hypotheses[:rank][-1][0] for part in parts],
-        )
-
-
-def _hypotheses(
-    texts: Sequence[bytes], scores: Sequence[float]
-) -> list[tuple[str, float]]:
-    # Texts of other bytes may be equal once they are decoded.
-    hypotheses: dict[str, float] = {}
-    for rank, (text, score) in enumerate(zip(texts, scores, strict=True)):
-        if rank == 0 or math.isfinite(score):  # Others may be missing.
-            hypotheses.setdefault(text.decode("utf-8", "replace"), score)
-    return [*hypotheses.items()]
+        spans = [part.span for part in parts]
+        most = max((len(part.hypotheses) for part in parts), default=1)
+        ranks = [
+            [part.hypotheses[:rank][-1][0] for part in parts]
+            for rank in range(1, most + 1)
+        ]
+        whole = [self.splitter.together(text, spans, rank) for rank in ranks]
+        return list(dict.fromkeys(whole))
 
 
 def json_response(
@@ -377,44 +349,3 @@ def scalar_text(text: str) -> str:
     r"""Drop lone surrogates, which JSON's \ud800 may leave."""
     encoded = text.encode("utf-16", "surrogatepass")
     return encoded.decode("utf-16", "replace")
-
-
-def as_form(body: bytes, kind: str = "") -> dict[str, str]:
-    """Read a form in UTF-8, URL-encoded or in parts, without files."""
-    try:
-        text = body.decode()  # Other bytes would be read as Latin-1.
-        if kind.lower().startswith("multipart/"):
-            pairs = asyncio.run(_in_parts(body, kind))
-        else:
-            pairs = parse_qsl(
-                text,
-                keep_blank_values=True,
-                errors="strict",
-                max_num_fields=_MOST_FIELDS,
-            )
-        fields = dict(pairs)
-        if len(fields) < len(pairs):
-            raise ValueError("a name comes twice")
-    except (ValueError, LookupError, MultiPartException):
-        raise RefusalError(
-            f"Expected a form in UTF-8 of at most {_MOST_FIELDS} fields, no "
-            "file and no name twice, cannot read it as one; send several texts "
-            "as a list in JSON."
-        ) from None
-    return fields
-
-
-async def _in_parts(body: bytes, kind: str) -> list[tuple[str, Any]]:
-    """Read a form as browsers' `FormData` sends it."""
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body}
-
-    scope = {
-        "type": "http",
-        "headers": [(b"content-type", kind.encode("latin-1"))],
-    }
-    form = await Request(scope, receive).form(
-        max_files=0, max_fields=_MOST_FIELDS, max_part_size=len(body)
-    )
-    return form.multi_items()

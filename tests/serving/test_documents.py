@@ -68,8 +68,10 @@ def a_job(model=None, **limits):
 
 
 async def translate(*texts, model=None, **limits):
-    found = await a_job(model, **limits).translate(texts)
-    return [best for (best,) in found]
+    job = a_job(model, **limits)
+    found = await job.search(texts)
+    joined = map(job.join, texts, found)
+    return [best for (best,) in joined]
 
 
 async def test_nothing_goes_through_the_model_twice():
@@ -121,14 +123,14 @@ async def test_words_are_linked_behind_the_tag_with_which_they_were_searched(
     model.run = lambda name, rows: asked.append((name, rows)) or run(name, rows)
     job = a_job(model)
     (sentences,) = await job.search([">>fra<< 狗 猫。\n鸟 鱼"])
-    links = await job.links(sentences)
+    await job.link(sentences)
     rows = itertools.chain(*(x for name, x in asked if name == "attention"))
     assert {tuple(text.decode() for text in row) for row in rows} == {
         (">>fra<< 狗 猫。", "猫。 狗 >>fra<<"),
         (">>fra<< 鸟 鱼", "鱼 鸟 >>fra<<"),
     }
     # The tag has written its own copy, which is linked to no word.
-    assert links == [[(1, 0), (0, 1)], [(1, 0), (0, 1)]]
+    assert [x.links for x in sentences] == [[(1, 0), (0, 1)]] * 2
 
 
 async def test_the_tag_of_an_html_document_goes_before_each_of_its_blocks():

@@ -9,31 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keras_transformer.serving.markup import Segment, read
+from keras_transformer.serving.markup import read
 from keras_transformer.serving.service import Sentence
 from keras_transformer.translation.sentences import Span, Splitter
 
 EN_DE = Splitter("en", "de")
 
 
-class Page:
-    """HTML that was read."""
-
-    def __init__(self, html):
-        self.parts = read(html)
-        self.segments = [x for x in self.parts if isinstance(x, Segment)]
-
-    def html(self):
-        return "".join(map(str, self.parts))
-
-
 def put(segment, *parts, splitter=EN_DE):
     """Put translations at spans, with the links of each."""
     sentences = [
-        (Sentence(span, segment.text[slice(*span)], "", [(best, 0.0)]), links)
+        Sentence(0, segment.text, span, "", [(best, 0.0)], links)
         for span, best, links in parts
     ]
-    segment.put(sentences, splitter)
+    return segment.put(sentences, splitter)
 
 
 def shouted(html, order):
@@ -41,8 +30,8 @@ def shouted(html, order):
 
     `order` maps a word's number and their count to its place.
     """
-    page = Page(html)
-    for segment in page.segments:
+    whole = ""
+    for segment in read(html):
         span = Span(
             len(segment.text) - len(segment.text.lstrip()),
             len(segment.text.rstrip()),
@@ -53,21 +42,19 @@ def shouted(html, order):
         for word, place in zip(words, places, strict=True):
             target[place] = word.upper()
         pairs = list(enumerate(places))
-        put(segment, (span, " ".join(target), pairs))
-    return page.html()
+        whole += put(segment, (span, " ".join(target), pairs))
+    return whole
 
 
 def returned(html):
     """Translate each segment, as one sentence, by itself."""
-    page = Page(html)
-    for segment in page.segments:
+    whole = ""
+    for segment in read(html):
         text = segment.text.strip()
         start = segment.text.index(text)
-        count = len(text.split())
-        links = [(i, i) for i in range(count)]
-        span = Span(start, start + len(text))
-        put(segment, (span, text, links))
-    return page.html()
+        links = [(i, i) for i in range(len(text.split()))]
+        whole += put(segment, (Span(start, start + len(text)), text, links))
+    return whole
 
 
 def backwards(place, count):
@@ -137,34 +124,46 @@ def test_blocks_are_translated_each_for_itself(html, expected):
 
 def test_a_word_that_comes_from_elsewhere_does_not_stretch_an_element():
     # "a" is said to come from the first word, far from the other.
-    page = Page("<b>big</b> old red house")
-    (segment,) = page.segments
+    segment = read("<b>big</b> old red house")[0]
     links = [(0, 0), (1, 1), (2, 2), (3, 3), (0, 4)]
-    put(segment, (Span(0, 17), "großes altes rotes Haus da", links))
-    assert page.html() == "<b>großes</b> altes rotes Haus da"
+    found = put(segment, (Span(0, 17), "großes altes rotes Haus da", links))
+    assert found == "<b>großes</b> altes rotes Haus da"
 
 
 def test_what_a_word_processor_leaves_cuts_no_sentence():
     html = "A child is<o:p></o:p> <st1:place>playing</st1:place> here."
-    (segment,) = Page(html).segments
-    assert segment.text == "A child is playing here."
+    assert read(html)[0].text == "A child is playing here."
+
+
+@pytest.mark.parametrize(
+    "html, text",
+    [
+        ("in 2024<sup>1</sup> a", "in 2024 1 a"),
+        ("7<b><SUB class=x><i>2</i></SUB></b>", "7 2"),
+    ],
+)
+def test_a_raised_number_is_no_digit_of_the_one_before(html, text):
+    assert read(html)[0].text == text
+    found = shouted(html, lambda i, _: i)
+    assert found == html.replace("in", "IN").replace(" a", " A")
+
+
+def test_other_letters_that_are_raised_belong_to_their_word():
+    assert read("1<sup>st</sup> H<sub>2</sub>O")[0].text == "1st H2O"
 
 
 def test_a_reference_that_is_no_character_stays_as_it_is():
     html = f"a &#{'9' * 5_000}; b"
-    assert Page(html).html() == html
-    assert Page(html).segments[0].text == html
+    assert returned(html) == read(html)[0].text == html
 
 
 def test_elements_of_two_sentences_have_their_words_in_both():
-    page = Page("Come <i>here. Sit</i> down.")
-    (segment,) = page.segments
-    put(
-        segment,
+    found = put(
+        read("Come <i>here. Sit</i> down.")[0],
         (Span(0, 10), "Komm her.", [(0, 0), (1, 1)]),
         (Span(11, 20), "Setz dich.", [(0, 0), (1, 1)]),
     )
-    assert page.html() == "Komm <i>her. Setz</i> dich."
+    assert found == "Komm <i>her. Setz</i> dich."
 
 
 @pytest.mark.parametrize(
@@ -190,11 +189,9 @@ def test_elements_of_two_sentences_have_their_words_in_both():
 def test_a_tag_can_enclose_one_word_of_a_text_without_spaces(
     html, languages, translation, links, expected
 ):
-    page = Page(html)
-    (segment,) = page.segments
+    segment = read(html)[0]
     part = Span(0, len(segment.text)), translation, links
-    put(segment, part, splitter=Splitter(*languages))
-    assert page.html() == expected
+    assert put(segment, part, splitter=Splitter(*languages)) == expected
 
 
 def random_html(draw, depth=3):
@@ -234,10 +231,10 @@ class Elements(HTMLParser):
 def test_no_element_and_no_word_is_lost_whatever_comes_from_where(seed):
     draw = np.random.default_rng(seed)
     html = random_html(draw)
-    order = draw.permutation(len(Page(html).segments[0].text.split()))
+    order = draw.permutation(len(read(html)[0].text.split()))
     found = shouted(html, lambda i, _: order[i])
     assert Elements(found).found == Elements(html).found
-    text = Page(html).segments[0].text.upper().split()
+    text = read(html)[0].text.upper().split()
     plain = re.sub("<[^>]*>", "", found).split()
     assert sorted(plain) == sorted(text)
 
