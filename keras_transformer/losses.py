@@ -12,7 +12,7 @@ import keras
 from keras import ops
 
 from keras_transformer.config import PAD_ID, checked
-from keras_transformer.keras_internals import Tensor
+from keras_transformer.keras_internals import Tensor, implicit_mask
 from keras_transformer.replicas import mean_over_replicas
 
 _LEAST = 1.2e-38  # The least normal float32, rounded up.
@@ -185,7 +185,8 @@ class SmoothedCrossEntropy(keras.losses.Loss):
 
     Args:
         label_smoothing: Epsilon of section 5.4, in [0, 1).
-        ignore_class: The id of padding; None if every id from 0 on counts.
+        ignore_class: The id of padding; None if every id from 0 on counts, but
+            for what the mask that Keras attached to the logits hides.
         reduction: As for `keras.losses.Loss`; the mean over what counts if not
             given.
         name: The loss's name.
@@ -194,8 +195,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         y_true: Integer tensor `(B, T)`, the target with its end token.
         y_pred: Float tensor `(B, T, V)`, logits.
         sample_weight: Optional weights, broadcastable to `(B, T)`; the loss is
-            then the weighted mean. Keras's mask does not count: where class 0
-            is a real one, weigh padding by 0 here.
+            then the weighted mean.
 
     Returns:
         Float32 scalar; 0 for a batch of nothing but padding. Each of several
@@ -227,12 +227,13 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         sample_weight: Tensor | None = None,
     ) -> Tensor:
         y_true = ops.convert_to_tensor(y_true)
-        weights = token_weights(y_true, sample_weight, self.ignore_class)
+        of_class = self.ignore_class, y_pred
+        weights = token_weights(y_true, sample_weight, *of_class)
         losses = self.call(y_true, y_pred) * weights
         if self.reduction in ("sum", "none", None):
             return ops.sum(losses) if self.reduction == "sum" else losses
         if self.reduction != MEAN_OF_TOKENS:  # The weights do not divide.
-            weights = token_weights(y_true, None, self.ignore_class)
+            weights = token_weights(y_true, None, *of_class)
         return mean_over_replicas(ops.sum(losses), ops.sum(weights))
 
     def get_config(self) -> dict[str, Any]:
@@ -248,14 +249,18 @@ def token_weights(
     target: Tensor,
     sample_weight: Tensor | None = None,
     ignore_class: int | None = PAD_ID,
+    logits: Tensor = None,
 ) -> Tensor:
     """Weigh tokens by 1 and padding by 0: `(B, T)` to float32 `(B, T)`.
 
-    Ids below 0, such as the -1 or -100 of others, are always padding.
+    Ids below 0, such as the -1 or -100 of others, are always padding. If no
+    class is, so is what Keras's mask of `logits` hides.
     """
     counts = ops.greater_equal(target, 0)
     if ignore_class is not None:
         counts = ops.logical_and(counts, ops.not_equal(target, ignore_class))
+    elif (mask := implicit_mask(logits)) is not None:
+        counts = ops.logical_and(counts, mask)
     weights = ops.cast(counts, "float32")
     if sample_weight is not None:
         sample_weight = ops.cast(sample_weight, "float32")
@@ -289,7 +294,9 @@ class _TokenMean(keras.metrics.Mean):
         sample_weight: Tensor | None = None,
     ) -> None:
         y_true = ops.convert_to_tensor(y_true)
-        weights = token_weights(y_true, sample_weight, self.ignore_class)
+        weights = token_weights(
+            y_true, sample_weight, self.ignore_class, y_pred
+        )
         # Flatten, or Keras first takes the mean of each row.
         values = ops.reshape(self.values(y_true, y_pred), (-1,))
         self.add(values, ops.reshape(weights, (-1,)))

@@ -295,6 +295,16 @@ class Transformer(ExactModel):
             `(B, H, S, S)`, `"decoder"` `(B, H, T, T)` and `"cross"`
             `(B, H, T, S)`.
         """
+        kind = type(self)
+        if kind.attention_weights is Transformer.attention_weights and (
+            (kind.call, kind.features)
+            != (Transformer.call, Transformer.features)
+        ):
+            raise NotImplementedError(
+                f"{kind.__name__} has a `call` or `features` of its own, and "
+                "what that attends to is not known; override "
+                "`attention_weights` to match."
+            )
         memory, mask, encoder = self.encode(
             source, return_attention_scores=True
         )
@@ -441,7 +451,10 @@ class Transformer(ExactModel):
     compute_output_spec = keras.Operation.compute_output_spec
 
     def compute_output_shape(self, input_shape: Any) -> Shape:
-        return (*input_shape[1], self.vocab_size)
+        ids = keras.tree.map_shape_structure(
+            lambda shape: keras.KerasTensor(shape, "int32"), input_shape
+        )
+        return self.compute_output_spec(ids).shape
 
     def input_signature(self) -> Any:
         """Declare what a call takes, as `keras.Input` makes it.

@@ -305,6 +305,23 @@ def test_accuracy_counts_all_classes_but_the_ignored_one(ignored, share):
     np.testing.assert_allclose(metric.result(), share)
 
 
+def test_where_every_class_counts_keras_s_mask_says_what_is_padding():
+    ids = np.array([[3, 4, 5], [2, 0, 0]])
+    tags = np.array([[0, 1, 2], [3, 0, 0]])
+    layers = keras.layers.Embedding(9, 5, mask_zero=True), keras.layers.Dense(4)
+    model = keras.Sequential(layers)
+    model.compile(
+        loss=SmoothedCrossEntropy(0.0, ignore_class=None),
+        metrics=[TokenAccuracy(ignore_class=None)],
+    )
+    loss, accuracy = model.evaluate(ids, tags, verbose=0)
+    logits = np.array(model(ids))
+    nats = paper.cross_entropies(tags[ids > 0], logits[ids > 0], 0.0)
+    assert loss == pytest.approx(nats.mean(), 1e-5)
+    right = logits.argmax(-1) == tags
+    assert accuracy == pytest.approx(right[ids > 0].mean())
+
+
 @pytest.mark.parametrize("columns", [(), (1,)])
 def test_a_classifiers_labels_of_either_rank_are_weighed_and_counted(columns):
     target = np.array([0, 1, 2, 1, 0], "int32").reshape(5, *columns)

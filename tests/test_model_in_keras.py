@@ -189,6 +189,10 @@ class Styled(Transformer):
 def test_a_subclass_may_take_other_inputs_than_a_pair(tmp_path, accumulate):
     model = Styled(**{**SIZES, "num_layers": 1, "dropout": 0.0})
     assert model.style.built
+    shapes = dict(source=(3, 4), target_in=(3, 6), style=(3,))
+    assert tuple(model.compute_output_shape(shapes)) == (3, 6, 23)
+    with pytest.raises(NotImplementedError, match="Styled"):
+        model.attention_weights(SOURCE, TARGET_IN)
     style = np.array([0, 1, 0], "int32")
     inputs = dict(source=SOURCE, target_in=TARGET_IN, style=style)
     loss = float(SmoothedCrossEntropy(0.1)(TARGET, model(inputs)))

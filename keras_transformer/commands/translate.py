@@ -59,8 +59,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--split-sentences",
-        action="store_true",
-        help="translate the sentences of a line one by one",
+        action=argparse.BooleanOptionalAction,
+        help="translate the sentences of a line one by one; with "
+        "--no-split-sentences even a line of signs alone, such as ---, which "
+        "otherwise stays as it is",
     )
 
 
@@ -125,7 +127,7 @@ def run(args: argparse.Namespace) -> None:
                 search,
                 batching,
                 prefixes=prefixes if any(prefixes) else None,
-                split_sentences=args.split_sentences or None,
+                split_sentences=args.split_sentences,
             )
             first = progress.before + 1
             warn_of_cuts(truncated, search.max_source_length, first)

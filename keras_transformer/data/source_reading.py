@@ -32,8 +32,8 @@ from keras_transformer.data.sentencepiece_file import (
 # stands for a picture, and what stretches Arabic words.
 _IGNORABLE = (
     "\xad\xad \u034f\u034f \u061c\u061c \u0640\u0640 \u115f\u1160 \u17b4\u17b5 "
-    "\u180b\u180f \u200b\u200f \u202a\u202e \u2060\u206f \u3164\u3164 "
-    "\ufe00\ufe0f \ufeff\ufeff \uffa0\uffa0 \ufffc\ufffc "
+    "\u180b\u180f \u200b\u200f \u202a\u202e \u2060\u206f \u20e3\u20e3 "
+    "\u3164\u3164 \ufe00\ufe0f \ufeff\ufeff \uffa0\uffa0 \ufffc\ufffc "
     "\U0001bca0\U0001bca3 \U0001d173\U0001d17a \U000e0000\U000e0fff"
 ).split()
 # Categories of characters that show nothing.
@@ -47,12 +47,13 @@ _POINTS = {*range(10, 36), *range(202, 241)}
 # has a piece.
 _ALIKE = """
 '’‘‚‛′ʼ´`‹›׳ "”“„‟″«»״ -‐‑–—‒―−─־•·▪‣◦●∙⁃・‧\uf0b7 /⁄ ~～〜
-.٫ ,٬ %٪ يی كک еёЁ 高髙 崎﨑 民⺠ 母⺟ 西⻄ 见⻅ 角⻆ 贝⻉ 车⻋ 長⻑ 长⻓
+.٫ ,٬ :∶ %٪ يی كک еёЁ 高髙 崎﨑 民⺠ 母⺟ 西⻄ 见⻅ 角⻆ 贝⻉ 车⻋ 長⻑ 长⻓
 门⻔ 青⻘ 页⻚ 风⻛ 飞⻜ 食⻝ 马⻢ 骨⻣ 鬼⻤ 鱼⻥ 鸟⻦ 麦⻨ 黄⻩ 齐⻬ 齿⻮ 龙⻰
 """.split()
 _NOTES = "⁰¹²³⁴⁵⁶⁷⁸⁹①②③④⑤⑥⑦⑧⑨"  # Footnotes, and powers.
-# Half-width katakana write the mark of voicing as a character of its own.
-_KATAKANA, _VOICED = range(0xFF66, 0xFF9E), "\uff9e\uff9f"
+# A mark of voicing may be a character of its own: each, and what composes.
+_KANA = [*map(chr, (*range(0x3041, 0x30FF), *range(0xFF66, 0xFF9E)))]
+_VOICED = "゛\u3099 ゜\u309a \uff9e\u3099 \uff9f\u309a".split()
 
 
 def is_visible(text: str) -> bool:
@@ -129,8 +130,9 @@ def _meanings() -> dict[str, str]:
             meanings[character] = plain
         elif unicodedata.combining(character) in _POINTS:
             meanings[character] = ""
-    for text in map("".join, itertools.product(map(chr, _KATAKANA), _VOICED)):
-        meanings[text] = unicodedata.normalize("NFKC", text)
+    for kana, (mark, composes) in itertools.product(_KANA, _VOICED):
+        voiced = unicodedata.normalize("NFKC", kana + composes)
+        meanings[kana + mark] = voiced
     for number, note in itertools.product("0123456789", _NOTES):
         # "2024¹" is not "20241".
         meanings[number + note] = (

@@ -44,7 +44,7 @@ def _each_text(
                 f"Expected texts as `{name}`, received {_kind_of(text)} in "
                 f"place {number}; make a str of it or leave it out."
             )
-        if in_utf_8:
+        if in_utf_8 or "\0" in text:
             _check_characters(text, f"place {number} of `{name}`")
         yield text
 
@@ -109,14 +109,16 @@ def _pair_of(row: Any, languages: tuple[str, str] | None) -> Any:
 
 
 def _check_characters(text: str, place: str) -> None:
+    found = "a zero byte" if "\0" in text else ""
     try:
         text.encode()
     except UnicodeEncodeError as error:
+        found = f"half of a surrogate pair, {ascii(text[error.start])}"
+    if found:
         raise UserError(
-            "Expected Unicode text, received half of a surrogate pair, "
-            f"{ascii(text[error.start])}, in {place}; write the whole "
-            "character or leave it out."
-        ) from None
+            f"Expected Unicode text, received {found}, in {place}; write the "
+            "whole character or leave it out."
+        )
 
 
 def _kind_of(text: Any) -> Any:

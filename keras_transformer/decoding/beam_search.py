@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from keras_transformer import config
-from keras_transformer.config import Search
+from keras_transformer.config import Search, SettingError
 from keras_transformer.decoding.candidates import (
     NONE,
     Rules,
@@ -147,7 +147,7 @@ def beam_search(
         empty and score -inf.
 
     Raises:
-        SettingError: If a setting makes no sense.
+        SettingError: If a setting or the shape of the logits makes no sense.
     """
     search = Search(
         beam_size=beam_size,
@@ -158,6 +158,9 @@ def beam_search(
         no_repeat_ngram=no_repeat_ngram,
     )
     rules = Rules(search, tuple(banned_ids), bos_id, eos_id, pad_id)
+    if tf.convert_to_tensor(max_lengths).shape.rank == 0:
+        expected = "a limit for each sentence, int32 (B,)"
+        raise SettingError("max_lengths", expected, max_lengths)
     return search_by(
         rules,
         step,
@@ -317,6 +320,10 @@ def _run(
             logits, state = step(newest, position, state)
         else:
             logits, state, memory = step(newest, position, state, memory)
+        shape = [None, rules.search.beam_size, None]
+        if not logits.shape.is_compatible_with(shape):
+            expected = f"a function that returns logits (B, {shape[1]}, V)"
+            raise SettingError("step", expected, logits.shape.as_list())
         beams, parents = _branch(rules, sentences, position, beams, logits)
         state = tf.nest.map_structure(lambda t: _take(t, parents), state)
         return position + 1, beams, state, memory

@@ -30,6 +30,9 @@ _OTHER_END = re.compile(
     r"(?<=[។៕།༎\u037e])(?=\s(?!།(?:\s|$)))"
     r"|(?<=[…⋯])(?=\s+[^\W\d_a-zß-öø-ÿα-ώа-џ])"
 )
+# In a list that begins with 1, the next number belongs to no sentence.
+_LIST = re.compile(r"\W*1[.．]")
+_NEXT_NUMBER = re.compile(r"(?<=[^\W\d][.!?。！？])(?=\s*\d{1,2}[.．]\s*$)")
 # A bullet, a dash in a cell, the number of a list stay as they are.
 _KEPT = re.compile(r"[\W_]*|\W*(?:\d{1,3}|[A-Za-z])(?:[.．]\d{1,3})*[.．)]")
 # With such a particle, or somebody who says it, a sentence of Japanese, Korean
@@ -105,8 +108,10 @@ class Splitter:
         # one byte long.
         plain = re.sub(r"\s", " ", text)
         position, spans = 0, list[tuple[int, int]]()
-        found_by = self._segment(plain)
-        for part in (x for each in found_by for x in _OTHER_END.split(each)):
+        parts = (x for y in self._segment(plain) for x in _OTHER_END.split(y))
+        if _LIST.match(plain):
+            parts = (x for part in parts for x in _NEXT_NUMBER.split(part))
+        for part in parts:
             begin = position + len(part) - len(part.lstrip())
             end = position + len(part.rstrip())
             position += len(part)
@@ -242,7 +247,7 @@ def check_alone(**others: bool) -> None:
 
 def _best_cut(text: str, begin: int, end: int) -> int:
     """Find where to cut a clause without an end: the best place, the last."""
-    for place in (r"\s", r"[^\w\s]"):
+    for place in (r"\s", r"[^\w\s](?!(?<=\d.)\d)", r"[^\w\s]"):
         cuts = [
             m.end()
             for m in re.finditer(place, text[begin:end])

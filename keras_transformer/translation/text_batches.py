@@ -21,6 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import Sampling, Search
+from keras_transformer.data.source_reading import is_visible
 from keras_transformer.data.texts import checked_texts
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
@@ -136,6 +137,12 @@ def pairs_as_bytes(
             f"{len(ones)} {one}, {len(others)} {other}"
         )
     return ones, others
+
+
+def only_signs(text: str) -> str:
+    """Return a text without a letter or a digit, "" for any other."""
+    is_other = any(map(str.isalnum, text)) or not is_visible(text)
+    return "" if is_other else text.strip()
 
 
 def source_ids(

@@ -30,6 +30,7 @@ from keras_transformer.translation.text_batches import (
     as_bytes,
     batches,
     hypotheses,
+    only_signs,
     pairs_as_bytes,
     prefix_ids,
     seeds,
@@ -53,7 +54,8 @@ _MOST_GRAPHS = 8
 class Translator:
     """A trained model, or several that search together, with its tokenizer.
 
-    A blank text has one translation, "" with score 0, whatever the prefix.
+    A blank text has one translation, "" with score 0, whatever the prefix;
+    `translate` says which others stay as they are.
 
     Args:
         model: The model, or a list of several that search together, of the
@@ -207,7 +209,9 @@ class Translator:
                 between them stands what the target language puts there, and
                 line ends stay. A tag such as `>>fra<<` at the beginning of a
                 text goes before each. By default texts stay whole, and the log
-                says once if a text looks like several sentences.
+                says once if a text looks like several sentences; one without a
+                letter or a digit, such as `---`, is its own translation, with
+                score 0. With False the model translates that too.
             batch_tokens: Budget of a batch: its texts times the tokens of its
                 longest possible translation.
             parallel: Batches searched at the same time, each with memory of
@@ -261,9 +265,13 @@ class Translator:
         of_kind("search", Search, search)
         if split_sentences:
             return self._by_sentences(encoded, search, batching, begun)
-        if split_sentences is None and not self._is_warned:
-            decoded = (text.decode() for text in encoded)
-            self._is_warned = warn_of_several(decoded)
+        kept = [""] * len(encoded)
+        if split_sentences is None:
+            decoded = [text.decode() for text in encoded]
+            self._is_warned = self._is_warned or warn_of_several(decoded)
+            kept = [only_signs(text) for text in decoded]
+            both = zip(encoded, kept, strict=True)
+            encoded = [b"" if signs else text for text, signs in both]
         tokenizer = self.tokenizer
         sources, truncated = source_ids(
             tokenizer, encoded, search.max_source_length
@@ -277,7 +285,7 @@ class Translator:
         if search.sampling:
             of_texts = tf.constant(encoded, tf.string)
             inputs["seeds"] = seeds(of_texts, search.sampling)
-        results = [[Hypothesis("", 0.0)] for _ in encoded]  # Of blank ones.
+        results = [[Hypothesis(signs, 0.0)] for signs in kept]
         waiting = np.flatnonzero(lengths > len(tokenizer.ids.blank))
         if not len(waiting):
             return results, truncated.numpy()

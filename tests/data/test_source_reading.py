@@ -101,6 +101,11 @@ def test_a_singleton_is_read_as_what_unicode_takes_it_for(tmp_path):
         ("คำ 30", "ค\u0e4dา ๓๐", "คำ 30"),
         ("长 日本 ５ ５", "⻓ ⽇本 5", "长 日本 ５"),
         ("そう～だ -", "そう〜だ ・", "そう～だ -"),
+        (
+            "がぱ パ 7:08 1",
+            "か゛は゜ ハ゜ 7∶08 1\ufe0f\u20e3",
+            "がぱ パ 7:08 1",
+        ),
     ],
 )
 def test_pasted_text_reads_as_it_is_typed(text, pasted, meant, tmp_path):

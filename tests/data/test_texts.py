@@ -47,13 +47,17 @@ def test_what_is_no_text_is_named_by_its_place(tokenizer, wrong, called):
         tokenizer.tokenize(["a", None])
 
 
-def test_half_a_surrogate_pair_is_named_by_its_place(tokenizer):
+def test_half_a_surrogate_pair_or_a_zero_byte_is_named_by_its_place(tokenizer):
     pairs = {"train": [("a", "b"), ("c", "d\ud83d")]}
     with pytest.raises(kt.UserError, match=r"'\\ud83d', in place 1 of train;"):
         kt.open_corpus(pairs)
     for tokenize in (tokenizer.tokenize, tokenizer.tokenize_many):
         with pytest.raises(kt.UserError, match=r"'\\ud83d', in place 1 of"):
             tokenize(["a", "d\ud83d"])
+    with pytest.raises(kt.UserError, match="zero byte, in place 1 of train;"):
+        kt.open_corpus({"train": [("a", "b"), ("c", "d\0")]})
+    with pytest.raises(kt.UserError, match="zero byte, in place 1 of `texts`;"):
+        tokenizer.tokenize_many(["a", "d\0"])
 
 
 def test_a_path_is_no_text_to_learn_from(tokenizer, tmp_path):

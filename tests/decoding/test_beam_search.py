@@ -19,6 +19,7 @@ from simple_search import (
     with_unequal_ends,
 )
 
+from keras_transformer.config import UserError
 from keras_transformer.decoding.beam_search import (
     beam_search,
 )
@@ -248,6 +249,18 @@ def test_a_model_that_answers_nan_finds_nothing_and_stops():
 
     assert not ids.any() and not lengths.any()
     np.testing.assert_array_equal(scores, [[-np.inf, -np.inf]])
+
+
+@pytest.mark.parametrize(
+    "limits, shape, called",
+    [(4, [2, 4, 9], "`max_lengths`"), ([4, 4], [2, 9], "`step`")],
+)
+def test_limits_and_logits_of_a_wrong_shape_are_refused(limits, shape, called):
+    def step(ids, position, state):
+        return tf.zeros(shape), state
+
+    with pytest.raises(UserError, match=called):
+        beam_search(step, (), max_lengths=limits)
 
 
 def test_other_special_ids_are_honoured():

@@ -137,12 +137,12 @@ def test_a_text_that_pieces_spell_again_comes_once(translator, monkeypatch):
     assert found.numpy().astype(str).tolist() == texts
 
 
-def test_blank_texts_translate_to_nothing_without_the_model(tokenizer):
+def test_blank_texts_and_signs_alone_need_no_model(tokenizer):
     calls = []
 
     def no_model(inputs):
         calls.append(inputs)
-        return tf.zeros([2, 2, tokenizer.vocab_size])
+        return tf.one_hot(inputs[1], tokenizer.vocab_size)
 
     translator = Translator(no_model, tokenizer)
     calls.clear()  # To see its logits.
@@ -151,7 +151,17 @@ def test_blank_texts_translate_to_nothing_without_the_model(tokenizer):
     assert translator.translate(blank) == [""] * 5
     assert translator.translate(blank, n_best=2) == [[Hypothesis("", 0.0)]] * 5
     assert translator.translate([]) == []
+    signs = ["---", " * * *\n", "│ │", "?", "。", "_ 😀"]
+    texts = [text.strip() for text in signs]
+    assert translator.translate(signs, prefixes=["dog"] * 6) == texts
+    assert translator.translate(signs, split_sentences=True) == texts
+    expected = [[Hypothesis(text, 0.0)] for text in texts]
+    assert translator.translate(signs, n_best=2, max_source_length=2) == (
+        expected
+    )
     assert not calls
+    translator.translate(signs, split_sentences=False, max_length=2)
+    assert calls
 
 
 def test_half_a_character_is_translated_as_a_question_mark(translator):
