@@ -142,7 +142,7 @@ def test_blank_texts_and_signs_alone_need_no_model(tokenizer):
 
     def no_model(inputs):
         calls.append(inputs)
-        return tf.one_hot(inputs[1], tokenizer.vocab_size)
+        return tf.one_hot(inputs[1], tokenizer.vocab_size, 9.0)
 
     translator = Translator(no_model, tokenizer)
     calls.clear()  # To see its logits.
