@@ -295,15 +295,12 @@ class Transformer(ExactModel):
             `(B, H, S, S)`, `"decoder"` `(B, H, T, T)` and `"cross"`
             `(B, H, T, S)`.
         """
-        kind = type(self)
-        if kind.attention_weights is Transformer.attention_weights and (
-            (kind.call, kind.features)
-            != (Transformer.call, Transformer.features)
-        ):
+        kind, ours = type(self), Transformer
+        own = kind.call is not ours.call or kind.features is not ours.features
+        if own and kind.attention_weights is ours.attention_weights:
             raise NotImplementedError(
-                f"{kind.__name__} has a `call` or `features` of its own, and "
-                "what that attends to is not known; override "
-                "`attention_weights` to match."
+                f"{kind.__name__} has a `call` or `features` of its own; "
+                "override `attention_weights` to match."
             )
         memory, mask, encoder = self.encode(
             source, return_attention_scores=True
@@ -362,14 +359,13 @@ class Transformer(ExactModel):
             For each decoder layer keys `(B, H, 0, K)` and values
             `(B, H, 0, U)`.
         """
-        config = self.model_config
-        keys, values = (
-            (batch, config.num_heads, 0, width)
-            for width in (config.key_dim, config.value_dim)
-        )
-        dtype = self.compute_dtype
+        config, dtype = self.model_config, self.compute_dtype
+        shape = batch, config.num_heads, 0
         return [
-            (ops.zeros(keys, dtype), ops.zeros(values, dtype))
+            tuple(
+                ops.zeros((*shape, width), dtype)
+                for width in (config.key_dim, config.value_dim)
+            )
             for _ in range(config.layers_of("decoder"))
         ]
 
@@ -411,24 +407,19 @@ class Transformer(ExactModel):
         Returns:
             Logits, float32 `(B, W, V)`, and the cache with W more slots.
         """
-        beams = ids.shape[1]
-        restriction = self.model_config.restriction
+        beams, restriction = ids.shape[1], self.model_config.restriction
+        first = None if restriction is None else -restriction * beams
         if own is None:
-            positions = position + 1
-            if restriction is not None:
-                from keras_transformer.layers.restricted import at_most
-
-                positions = at_most(positions, restriction)
-            slots = ops.arange(positions * beams) % beams
-            own = ops.equal(slots, ops.arange(beams)[:, None])[None]
+            slots = ops.arange((position + 1) * beams) % beams
+            own = ops.equal(slots, ops.arange(beams)[:, None])[None, :, first:]
         if write is None:
-            kept = None if restriction is None else restriction * beams
-            write = functools.partial(_append, kept=kept)
+
+            def write(old, new):  # Slots (B, H, t, K).
+                return ops.concatenate([old, new], axis=2)[:, :, first:]
+
         # Treat each beam as a target of length 1, so that all get one position.
-        flat = ops.reshape(ids, (-1, 1))
-        x = self._embed("target", flat, start=position)
-        shape = (*ops.shape(ids), self.model_config.d_model)
-        x = ops.reshape(x, shape)
+        x = self._embed("target", ops.reshape(ids, (-1, 1)), start=position)
+        x = ops.reshape(x, (*ops.shape(ids), self.model_config.d_model))
         x, cache = self.decoder.step(
             x, cache, cross, own[:, None], source_mask, write
         )
@@ -505,9 +496,3 @@ class Transformer(ExactModel):
 def _asked(return_attention_scores):
     """Ask a layer for scores only if needed: one's own may not know how."""
     return {"return_attention_scores": True} if return_attention_scores else {}
-
-
-def _append(old, new, kept=None):
-    """Write new slots after the old ones `(B, H, t, K)`; keep the last few."""
-    slots = ops.concatenate([old, new], axis=2)
-    return slots if kept is None else slots[:, :, -kept:]

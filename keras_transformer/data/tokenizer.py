@@ -106,10 +106,9 @@ class Tokenizer(tf.Module):
     def ids(self) -> config.SpecialIds:
         names = self.pieces(range(self.vocab_size))
         places = {name: place for place, name in enumerate(names)}
-        of_bytes = [f"<0x{byte:02X}>" for byte in range(256)]
-        if not places.keys() >= set(of_bytes):
-            return config.OURS
-        return config.OURS._replace(bytes=tuple(places[x] for x in of_bytes))
+        found = (places.get(f"<0x{byte:02X}>") for byte in range(256))
+        of_bytes = tuple(place for place in found if place is not None)
+        return config.OURS._replace(bytes=of_bytes * (len(of_bytes) == 256))
 
     def fits(self, vocab_size: int) -> bool:
         """Return whether a model's logits are of this vocabulary."""

@@ -113,9 +113,7 @@ class PositionalEncoding(keras.layers.Layer):
         self.input_spec = keras.layers.InputSpec(
             ndim=3, axes={-1: self.d_model}
         )
-        if self.positions in SINUSOIDS:
-            _check_pairs(self.d_model)
-        else:
+        if self.positions == "learned":
             self.table = self.add_weight(
                 name="table",
                 shape=(self.max_positions, self.d_model),

@@ -6,10 +6,13 @@ sentencex, which knows many languages' abbreviations, finds where sentences end.
 import dataclasses
 import functools
 import itertools
+import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from keras_transformer.config import UserError
 from keras_transformer.data.languages import language_of, words_of
@@ -178,41 +181,43 @@ class Splitter:
             position = span.end
         return [*result, text[position:]]
 
-    def translate(
-        self,
-        search_texts: Callable[..., tuple[Sequence, Iterable[bool]]],
-        texts: Iterable[str],
-        batching: Any,
-    ) -> tuple[list[str], list[bool]]:
-        """Translate each sentence of every text on its own.
 
-        A tag that chooses the target language goes before each. `search_texts`
-        is that method of a `Translator`. Says too of each text whether a
-        sentence was cut.
-        """
-        texts = [text.strip(" \r\n\xa0\u3000") for text in texts]
-        of_texts = [(text, [*self.spans(text)]) for text in texts]
+def search_each(
+    translator: Any, encoded: Iterable[bytes], search: Any, batching: Any
+) -> tuple[list[Any], np.ndarray]:
+    """Do what `Translator.search_texts` does, sentence by sentence.
 
-        def tell(done: int, total: int) -> None:
-            if batching.progress:
-                batching.progress(done * len(texts) // total, len(texts))
+    A tag that chooses the target language goes before each.
+    """
+    from keras_transformer.translation.text_batches import Hypothesis
 
-        results, truncated = search_texts(
-            [
-                tag_of(text) + text[slice(*span)]
-                for text, spans in of_texts
-                for span in spans
-            ],
-            batching=dataclasses.replace(batching, progress=tell),
-        )
-        whole, are_cut = [], []
-        best = zip(results, truncated, strict=True)
-        for text, spans in of_texts:
-            of_text = list(itertools.islice(best, len(spans)))
-            parts = [hypotheses[0].text for hypotheses, _ in of_text]
-            whole.append(self.together(text, spans, parts))
-            are_cut.append(any(is_cut for _, is_cut in of_text))
-        return whole, are_cut
+    check_alone(n_best=search.n_best > 1)
+    splitter = Splitter(translator.source_lang, translator.target_lang)
+    texts = [text.decode().strip(" \r\n\xa0\u3000") for text in encoded]
+    of_texts = [(text, [*splitter.spans(text)]) for text in texts]
+
+    def tell(done: int, total: int) -> None:
+        if batching.progress:
+            batching.progress(done * len(texts) // total, len(texts))
+
+    results, truncated = translator.search_texts(
+        [
+            tag_of(text) + text[slice(*span)]
+            for text, spans in of_texts
+            for span in spans
+        ],
+        search,
+        dataclasses.replace(batching, progress=tell),
+    )
+    whole, are_cut = [], np.zeros(len(texts), bool)
+    best = zip(results, truncated, strict=True)
+    for number, (text, spans) in enumerate(of_texts):
+        of_text = list(itertools.islice(best, len(spans)))
+        parts = [hypotheses[0].text for hypotheses, _ in of_text]
+        together = splitter.together(text, spans, parts)
+        whole.append([Hypothesis(together, math.nan)])
+        are_cut[number] = any(is_cut for _, is_cut in of_text)
+    return whole, are_cut
 
 
 def is_kept(text: str) -> bool:

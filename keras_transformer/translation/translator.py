@@ -5,8 +5,6 @@ L layers, H heads.
 """
 
 import dataclasses
-import functools
-import math
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -237,8 +235,7 @@ class Translator:
             prefixes=prefixes,
             split_sentences=split_sentences,
         )
-        if truncated.any():
-            warn_of_cuts(truncated, search.max_source_length)
+        warn_of_cuts(truncated, search.max_source_length)
         if n_best is not None:
             return results
         return [hypotheses[0].text for hypotheses in results]
@@ -264,7 +261,10 @@ class Translator:
             encoded, begun = pairs_as_bytes(texts=texts, prefixes=prefixes)
         of_kind("search", Search, search)
         if split_sentences:
-            return self._by_sentences(encoded, search, batching, begun)
+            from keras_transformer.translation import sentences
+
+            sentences.check_alone(prefixes=begun is not None)
+            return sentences.search_each(self, encoded, search, batching)
         kept = [""] * len(encoded)
         if split_sentences is None:
             decoded = [text.decode() for text in encoded]
@@ -308,28 +308,6 @@ class Translator:
         if without:
             warn_of_none(without, len(encoded))
         return results, truncated.numpy()
-
-    def _by_sentences(
-        self,
-        texts: list[bytes],
-        search: Search,
-        batching: Batching,
-        begun: list[bytes] | None,
-    ) -> tuple[list[list[Hypothesis]], np.ndarray]:
-        """Translate each sentence on its own, as `search_texts` says."""
-        from keras_transformer.translation import sentences
-
-        sentences.check_alone(
-            n_best=search.n_best > 1, prefixes=begun is not None
-        )
-        splitter = sentences.Splitter(self.source_lang, self.target_lang)
-        whole, are_cut = splitter.translate(
-            functools.partial(self.search_texts, search=search),
-            (text.decode() for text in texts),
-            batching,
-        )
-        hypotheses = [[Hypothesis(text, math.nan)] for text in whole]
-        return hypotheses, np.array(are_cut, bool)
 
     def _search_graph(
         self, search: Search, names: tuple[str, ...]

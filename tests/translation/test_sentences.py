@@ -8,10 +8,11 @@ import unicodedata
 import numpy as np
 import pytest
 
+from keras_transformer.config import Search
 from keras_transformer.run import Run
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.translation import text_batches
-from keras_transformer.translation.sentences import Splitter
+from keras_transformer.translation.sentences import Splitter, search_each
 from keras_transformer.translation.text_batches import Batching
 from keras_transformer.translation.translator import Hypothesis, Translator
 
@@ -213,16 +214,22 @@ def test_between_sentences_stands_what_the_target_puts_there(code, expected):
 def test_a_tag_goes_before_each_sentence():
     asked = []
 
-    def n_best(texts, batching):
-        asked.extend(texts)
-        found = [[Hypothesis(text.upper(), 0.0)] for text in texts]
-        return found, [False] * len(texts)
+    class Upper:
+        source_lang, target_lang = "en", "de"
+
+        def search_texts(self, texts, search, batching):
+            asked.extend(texts)
+            found = [[Hypothesis(text.upper(), 0.0)] for text in texts]
+            return found, [False] * len(texts)
 
     texts = [" >>fra<< A dog. A cat.", "A dog. A cat."]
     assert together(texts[0], spans_of(texts[0], "en"), "xy", "en") == "x y"
-    found, _ = Splitter("en", "de").translate(n_best, texts, Batching())
+    given = [text.encode() for text in texts], Search(), Batching()
+    found, _ = search_each(Upper(), *given)
     assert asked == [">>fra<< A dog.", ">>fra<< A cat.", "A dog.", "A cat."]
-    assert found == [">>FRA<< A DOG. >>FRA<< A CAT.", "A DOG. A CAT."]
+    assert [hypothesis.text for (hypothesis,) in found] == [
+        *(">>FRA<< A DOG. >>FRA<< A CAT.", "A DOG. A CAT.")
+    ]
 
 
 @pytest.mark.parametrize(
