@@ -199,7 +199,7 @@ def evaluate(
         files.write_text(place / SCORES_FILE, text)
         logger.info("Wrote texts and scores to %s.", place)
     references = itertools.chain(*test_set.references)
-    if warning := caution(references, tokenize):
+    if warning := caution(result.bleu.value, references, tokenize):
         logger.warning(warning)
     return result
 
@@ -292,7 +292,9 @@ def score(
     return Evaluation(tuple(translations), **scores)
 
 
-def caution(references: Iterable[str], tokenize: str = "13a") -> str | None:
+def caution(
+    bleu: float, references: Iterable[str], tokenize: str = "13a"
+) -> str | None:
     """Say if BLEU, which counts four words, tells nothing of such texts."""
     words = sacrebleu.BLEU(tokenize=tokenize).tokenizer
     references = [*references]
@@ -306,6 +308,8 @@ def caution(references: Iterable[str], tokenize: str = "13a") -> str | None:
             "BLEU counts sequences of four words, and no reference has four; "
             "judge by chrF."
         )
+    if bleu < 0.005:
+        return "BLEU is 0.00, which tells nothing; judge by chrF."
     return None
 
 

@@ -134,19 +134,20 @@ def test_the_report_counts_sentences_and_target_tokens():
 
 
 @pytest.mark.parametrize(
-    "references, tokenize, said",
+    "bleu, references, tokenize, said",
     [
-        (["ein", "eins zwei drei vier"], "13a", None),
-        (["eins zwei drei.", "vier"], "13a", None),
-        (["eins zwei drei", "vier"], "13a", "no reference has four"),
-        (["買了一本書"], "13a", "no reference has four"),
-        (["買了一本書"], "zh", None),
-        (["eins zwei drei vier .", "eins ."], "13a", "tokenised"),
-        (["eins zwei drei vier .", "vier."], "13a", None),
+        (31.7, ["ein", "eins zwei drei vier"], "13a", None),
+        (31.7, ["eins zwei drei.", "vier"], "13a", None),
+        (31.7, ["eins zwei drei", "vier"], "13a", "no reference has four"),
+        (31.7, ["買了一本書"], "13a", "no reference has four"),
+        (31.7, ["買了一本書"], "zh", None),
+        (0.0, ["eins zwei drei vier"], "13a", "0.00"),
+        (31.7, ["eins zwei drei vier .", "eins ."], "13a", "tokenised"),
+        (31.7, ["eins zwei drei vier .", "vier."], "13a", None),
     ],
 )
-def test_a_bleu_that_tells_nothing_says_so(references, tokenize, said):
-    found = evaluation.caution(references, tokenize)
+def test_a_bleu_that_tells_nothing_says_so(bleu, references, tokenize, said):
+    found = evaluation.caution(bleu, references, tokenize)
     assert said in found if said else found is None
 
 
