@@ -1,6 +1,6 @@
-"""Keras's `fit` of the plain model under strategies, in programs of their own.
+"""Keras's `fit`, plain and exact, under strategies, in programs of their own.
 
-Whole trainings by the command line are in training/test_exact_step.py.
+Whole runs by workers are in training/test_workers.py.
 """
 
 import fit_replicas
@@ -12,6 +12,8 @@ from local_workers import free_addresses, tf_config
 CLIPPED = "clipped"
 TRAINED = ["with callbacks", CLIPPED]
 SEVERAL = ["mirrored", "first worker", "second worker"]
+ACCUMULATED = "accumulated"
+OF_STEPS = [ACCUMULATED, "by XLA", "accumulated by XLA"]
 
 
 def start(output, strategy, *ways, **environment):
@@ -37,10 +39,11 @@ def load(folder):
 
 @pytest.fixture(scope="module")
 def clipped(tmp_path_factory):
-    """What `make test` compares: one way, on one replica and on two."""
+    """What `make test` compares: two ways, on one replica and on two."""
     folder = tmp_path_factory.mktemp("clipped")
     for strategy in ("none", "mirrored"):
-        assert start(folder / strategy, strategy, CLIPPED).wait() == 0
+        ways = (CLIPPED, ACCUMULATED)
+        assert start(folder / strategy, strategy, *ways).wait() == 0
     return {name: load(folder / name) for name in ("none", "mirrored")}
 
 
@@ -48,7 +51,8 @@ def clipped(tmp_path_factory):
 def fitted(clipped, tmp_path_factory):
     """By strategy and way, the numbers that each of the programs saved."""
     folder = tmp_path_factory.mktemp("fitted")
-    others = [way for way in fit_replicas.WAYS if way != CLIPPED]
+    kept = (CLIPPED, ACCUMULATED)
+    others = [way for way in fit_replicas.WAYS if way not in kept]
     for strategy in clipped:
         assert start(folder / strategy, strategy, *others).wait() == 0
     pair = start_workers(2, folder)
@@ -60,18 +64,20 @@ def fitted(clipped, tmp_path_factory):
     }
 
 
-def assert_alike(other, none):
-    names = {n for n in none if n.startswith(("log ", "weight "))}
+def assert_alike(other, none, rtol=1e-4, of=("log ", "weight ")):
+    names = {n for n in none if n.startswith(of)}
     assert names and names == other.keys() & names
     for name in names:
         np.testing.assert_allclose(
-            other[name], none[name], rtol=1e-4, atol=1e-5, err_msg=name
+            other[name], none[name], rtol=rtol, atol=1e-5, err_msg=name
         )
 
 
 @pytest.mark.stands_for("fit under a strategy")
 def test_two_replicas_train_like_none(clipped):
-    assert_alike(clipped["mirrored"][CLIPPED], clipped["none"][CLIPPED])
+    one, two = clipped["none"], clipped["mirrored"]
+    assert_alike(two[CLIPPED], one[CLIPPED])
+    assert_alike(two[ACCUMULATED], one[ACCUMULATED], rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -111,3 +117,24 @@ def test_what_several_replicas_cannot_do_is_refused(fitted, strategy):
     # Made outside the scope of the strategy.
     assert "`optimizer` must be" in refused["elsewhere"].item()
     assert {x.item() for x in fitted["none"]["refused"].values()} == {""}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["exactly", *OF_STEPS])
+@pytest.mark.parametrize("strategy", SEVERAL)
+def test_exact_steps_of_unequal_tokens_are_those_of_none(fitted, strategy, way):
+    assert_alike(fitted[strategy][way], fitted["none"][way], rtol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", OF_STEPS)
+def test_how_a_step_is_computed_changes_no_weight(fitted, way):
+    of_none = fitted["none"]
+    assert_alike(of_none[way], of_none["exactly"], 1e-5, of="weight ")
+
+
+@pytest.mark.slow
+def test_every_replica_drops_other_units(fitted):
+    one, two, three = (fitted[x]["with dropout"]["dropped"] for x in SEVERAL)
+    for first, second in (one, (two[0], three[0])):
+        assert (first != second).mean() > 0.1

@@ -16,6 +16,7 @@ from local_workers import split_processor
 from small_models import randomise
 
 import keras_transformer as kt
+from keras_transformer.training import workers
 
 VOCAB, ROWS, BATCH = 29, 21, 5
 
@@ -141,6 +142,42 @@ def fit_on_batches_of_texts(strategy, folder):
     return found
 
 
+def fit_exactly(accumulate=1, dropout=0.0, jit_compile=False):
+    """The exact step, whose rows are shared as a training shares them."""
+
+    def fit(strategy, folder):
+        keras.utils.set_random_seed(5)
+        with strategy.scope():
+            model = kt.Transformer(VOCAB, **{**SIZES, "dropout": dropout})
+            model.compile(
+                kt.Adam(0.01),
+                kt.SmoothedCrossEntropy(0.1),
+                jit_compile=jit_compile,
+                accumulate=accumulate,
+            )
+            model.optimizer.build(model.trainable_variables)
+        data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(BATCH)
+        data = workers.share_rows(strategy, data.repeat(4))
+        losses = []
+        keep = keras.callbacks.LambdaCallback(
+            on_train_batch_end=lambda _, logs: losses.append(
+                float(logs["batch_loss"])
+            )
+        )
+        how = dict(verbose=0, validation_data=data, callbacks=[keep])
+        found = results(model, model.fit(data, **how))
+
+        @tf.function(autograph=False)
+        def drop():
+            ones = tf.ones((5, 7, 11))
+            return strategy.run(lambda: model.source_dropout(ones, True))
+
+        dropped = strategy.experimental_local_results(drop())
+        return {**found, "log losses": losses, "dropped": np.stack(dropped)}
+
+    return fit
+
+
 def refuse(strategy, folder):
     """The refusals of `compile`."""
     outside = keras.optimizers.SGD()
@@ -164,6 +201,11 @@ WAYS = {
     "clipped": fit_clipped,
     "on batches of texts": fit_on_batches_of_texts,
     "refused": refuse,
+    "exactly": fit_exactly(),
+    "accumulated": fit_exactly(accumulate=2),
+    "by XLA": fit_exactly(jit_compile=True),
+    "accumulated by XLA": fit_exactly(accumulate=2, jit_compile=True),
+    "with dropout": fit_exactly(dropout=0.1),
 }
 
 

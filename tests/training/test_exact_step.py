@@ -1,131 +1,14 @@
-"""Training on several replicas; whole runs by workers are in test_workers."""
+"""The exact step: what it weighs, and what others do with it."""
 
 import keras
 import numpy as np
 import pytest
 import sample_runs
 import tensorflow as tf
-from forked_programs import Program
-from local_workers import free_addresses, tf_config
 from small_models import randomise
-from train_replicas import BY_WORKERS, WAYS
 
 from keras_transformer.losses import SmoothedCrossEntropy, TokenAccuracy
 from keras_transformer.model import Transformer
-
-
-def start(strategy, output, *ways, **environment):
-    output.mkdir()
-    return Program(
-        "tests/support/train_replicas.py",
-        *(strategy, output, *ways),
-        **environment,
-    )
-
-
-def load(output):
-    return {path.stem: dict(np.load(path)) for path in output.iterdir()}
-
-
-class Results(dict):
-    """The result of each way of training, trained when it is asked for."""
-
-    def __init__(self, strategy, folder):
-        self.strategy, self.folder = strategy, folder
-
-    def __missing__(self, way):
-        output = self.folder / way
-        assert start(self.strategy, output, way).wait() == 0
-        self[way] = load(output)[way]
-        return self[way]
-
-
-@pytest.fixture(scope="module")
-def one(tmp_path_factory):
-    """On one replica."""
-    return Results("none", tmp_path_factory.mktemp("one"))
-
-
-@pytest.fixture(scope="module")
-def two(tmp_path_factory):
-    """On two devices."""
-    return Results("mirrored", tmp_path_factory.mktemp("two"))
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory):
-    """The same by two worker processes: what each of them holds."""
-    folder = tmp_path_factory.mktemp("replicas")
-    addresses = free_addresses(2)
-    processes = [
-        start(
-            *("multiworker", folder / str(i), *BY_WORKERS),
-            TF_CONFIG=tf_config(addresses, i),
-        )
-        for i in range(2)
-    ]
-    assert [process.wait() for process in processes] == [0, 0]
-    return [load(folder / str(i)) for i in range(2)]
-
-
-def assert_same_training(one, other):
-    """Weights, every step's loss, and the logs of training and validation."""
-    assert one.keys() == other.keys()
-    for name in one:
-        np.testing.assert_allclose(
-            one[name], other[name], rtol=1e-5, atol=1e-5, err_msg=name
-        )
-
-
-EXACT = [way for way in WAYS if not WAYS[way].dropout]
-REPRESENTATIVE = pytest.mark.stands_for("ways of training on replicas")
-
-
-@pytest.mark.parametrize(
-    "way",
-    [
-        pytest.param(
-            way,
-            marks=REPRESENTATIVE if way == "accumulated" else pytest.mark.slow,
-        )
-        for way in EXACT
-    ],
-)
-def test_two_replicas_with_unequal_tokens_train_like_one(one, two, way):
-    assert_same_training(one[way], two[way])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", sorted({*EXACT} & {*BY_WORKERS}))
-def test_two_workers_with_unequal_tokens_train_like_one(one, pair, way):
-    for worker in pair:
-        assert_same_training(one[way], worker[way])
-
-
-def weights(results):
-    return {name: results[name] for name in results if name.isdecimal()}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "way",
-    [
-        "accumulated",
-        "by XLA",
-        "accumulated by XLA",
-    ],
-)
-def test_how_a_step_is_computed_changes_no_weight(one, way):
-    assert_same_training(weights(one["plainly"]), weights(one[way]))
-
-
-@pytest.mark.slow
-def test_every_replica_drops_other_units(two, pair):
-    first, second = two["with dropout"]["dropped"]
-    assert (first != second).mean() > 0.1
-    ((first,), (second,)) = (x["with dropout"]["dropped"] for x in pair)
-    assert (first != second).mean() > 0.1
-
 
 SIZES = dict(num_layers=1, d_model=6, num_heads=2, ffn_dim=7)
 
