@@ -51,11 +51,11 @@ def clipped(tmp_path_factory):
 def fitted(clipped, tmp_path_factory):
     """By strategy and way, the numbers that each of the programs saved."""
     folder = tmp_path_factory.mktemp("fitted")
-    kept = (CLIPPED, ACCUMULATED)
+    kept = (CLIPPED, ACCUMULATED, "in float16")
     others = [way for way in fit_replicas.WAYS if way not in kept]
     for strategy in clipped:
         assert start(folder / strategy, strategy, *others).wait() == 0
-    pair = start_workers(2, folder)
+    pair = start_workers(2, folder, *others, CLIPPED, ACCUMULATED)
     assert [process.wait() for process in pair] == [0, 0]
     return {
         "first worker": load(folder / "0"),

@@ -178,6 +178,62 @@ def fit_exactly(accumulate=1, dropout=0.0, jit_compile=False):
     return fit
 
 
+def make_scaled(accumulate, start=2.0**40):
+    """A model in float16, and batches with tokens in their second half alone.
+
+    Such a loss scale must overflow; the gradient of the first of two replicas
+    is finite all the same.
+    """
+    keras.utils.set_random_seed(5)
+    ids = np.random.default_rng(3).integers(4, VOCAB, (59, 8, 5))
+    ids[:, :4] = 0
+    starts = np.where(ids[:, :, :1] > 0, 2, 0)
+    rows = (ids, np.concatenate([starts, ids[:, :, :-1]], 2)), ids
+    data = tf.data.Dataset.from_tensor_slices(
+        tf.nest.map_structure(lambda x: x.astype("int32"), rows)
+    )
+    sizes = {**SIZES, "dropout": 0.1}
+    model = kt.Transformer(VOCAB, **sizes, dtype="mixed_float16")
+    adam = kt.Adam(kt.TransformerSchedule(14, 11))
+    model.compile(
+        keras.optimizers.LossScaleOptimizer(adam, initial_scale=start),
+        kt.SmoothedCrossEntropy(0.1),
+        jit_compile=False,
+        accumulate=accumulate,
+    )
+    model.optimizer.build(model.trainable_variables)
+    return model, data
+
+
+def flat(variables):
+    return np.concatenate([np.ravel(v.numpy()) for v in variables])
+
+
+def record_scaled(strategy, folder=None, accumulate=1):
+    """The state before and after each step, as arrays by name."""
+    with strategy.scope():
+        model, data = make_scaled(accumulate)
+    optimizer, steps = model.optimizer, []
+
+    def note(batch, logs):
+        steps.append(
+            {
+                "loss": float(logs["batch_loss"]),
+                "norm": float(logs["gradient_norm"]),
+                "scale": float(optimizer.dynamic_scale.numpy()),
+                "updates": int(optimizer.iterations.numpy()),
+                "rate": float(tf.convert_to_tensor(optimizer.learning_rate)),
+                "weights": flat(model.trainable_variables),
+                "moments": flat(optimizer.inner_optimizer.variables),
+            }
+        )
+
+    note(None, {"batch_loss": 0.0, "gradient_norm": 0.0})
+    keep = keras.callbacks.LambdaCallback(on_train_batch_end=note)
+    model.fit(data, verbose=0, shuffle=False, callbacks=[keep])
+    return {name: np.stack([x[name] for x in steps]) for name in steps[0]}
+
+
 def refuse(strategy, folder):
     """The refusals of `compile`."""
     outside = keras.optimizers.SGD()
@@ -206,6 +262,7 @@ WAYS = {
     "by XLA": fit_exactly(jit_compile=True),
     "accumulated by XLA": fit_exactly(accumulate=2, jit_compile=True),
     "with dropout": fit_exactly(dropout=0.1),
+    "in float16": record_scaled,
 }
 
 

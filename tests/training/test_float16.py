@@ -1,9 +1,9 @@
 """Training in float16 skips an update that overflows, and goes on."""
 
+import fit_replicas
 import numpy as np
 import pytest
 import tensorflow as tf
-import train_scaled
 from programs import run_program
 
 from keras_transformer.runs import checkpoints
@@ -21,13 +21,12 @@ WAYS = [
 def steps(request, tmp_path_factory):
     """The state before and after each step, for a way of training."""
     if request.param != "replicas":
-        return train_scaled.record(
-            tf.distribute.get_strategy(), 1 + (request.param == "accumulated")
-        )
-    # The gradient of the first replica, which has no tokens, is finite.
-    output = tmp_path_factory.mktemp("scaled") / "steps.npz"
-    run_program("train_scaled.py", output)
-    return dict(np.load(output))
+        strategy = tf.distribute.get_strategy()
+        count = 1 + (request.param == "accumulated")
+        return fit_replicas.record_scaled(strategy, accumulate=count)
+    folder = tmp_path_factory.mktemp("scaled")
+    run_program("fit_replicas.py", folder, "mirrored", "in float16")
+    return dict(np.load(folder / "in float16.npz"))
 
 
 def skipped(steps):
@@ -67,11 +66,10 @@ def test_the_learning_rate_counts_updates_not_steps(steps):
 
 @pytest.mark.slow
 def test_a_checkpoint_holds_the_scale(tmp_path):
-    model = train_scaled.make_model(1, start=2.0**30)
-    data = train_scaled.data()
+    model, data = fit_replicas.make_scaled(1, start=2.0**30)
     model.fit(data.take(3), verbose=0, shuffle=False)
     checkpoints.save_checkpoint(tmp_path, model, checkpoints.Progress(3))
-    restored = train_scaled.make_model(1)
+    restored, _ = fit_replicas.make_scaled(1)
     checkpoints.restore_checkpoint(tmp_path, restored)
     assert float(restored.optimizer.dynamic_scale) == 2.0**27
     for one in (model, restored):
