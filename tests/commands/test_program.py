@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from programs import python
 from project_table import ROOT
 from verb_calls import ENGLISH, on_one_line, run, write_lines
 
@@ -15,16 +16,6 @@ import keras_transformer
 from keras_transformer.__main__ import main
 from keras_transformer.commands import command_line
 from keras_transformer.runs.run_config import RunConfig
-
-
-def start(*command, stdout=subprocess.PIPE, **options):
-    return subprocess.run(
-        [sys.executable, *command],
-        cwd=ROOT,
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        **options,
-    )
 
 
 def stop(capsys, *words):
@@ -56,7 +47,7 @@ def test_an_unknown_verb_or_a_missing_argument_is_wrong(words, meant, capsys):
 
 
 def test_the_version_comes_with_those_of_tensorflow_and_keras():
-    done = start("-m", "keras_transformer", "--version", text=True)
+    done = python("-m", "keras_transformer", "--version")
     tensorflow, keras = map(importlib.metadata.version, ("tensorflow", "keras"))
     assert done.stdout == (
         f"keras-transformer {keras_transformer.__version__}, "
@@ -114,7 +105,9 @@ def test_a_reader_that_has_gone_is_told_nothing():
 
 def test_a_full_disk_is_one_sentence():
     with open("/dev/full", "wb") as full:
-        done = start("-c", PRINT, stdout=full, text=True)
+        words = [sys.executable, "-c", PRINT]
+        how = dict(stdout=full, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(words, cwd=ROOT, **how)
 
     assert done.returncode == 1
     assert done.stderr.startswith("error: No space left on device")

@@ -7,7 +7,7 @@ import unicodedata
 import numpy as np
 import pytest
 import tensorflow as tf
-from natural_corpus import train_pieces
+from natural_corpus import ids_of, train_pieces
 
 from keras_transformer.data import (
     demo,
@@ -38,15 +38,6 @@ PASTED = [
 def tokenizer(tmp_path_factory):
     path = tmp_path_factory.mktemp("reading") / "tokenizer.model"
     return Tokenizer.train([*TEXT, "six-two-one"], 700, path)
-
-
-def ids_of(tokenizer, texts):
-    """Return the ids of the graph, which are those of the bulk."""
-    found = tokenizer.tokenize(texts)
-    ids, lengths = tokenizer.tokenize_many(texts)
-    np.testing.assert_array_equal(ids, found.values)
-    np.testing.assert_array_equal(lengths, found.row_lengths())
-    return found.to_list()
 
 
 def test_what_has_no_piece_is_read_as_what_it_stands_for(tokenizer):

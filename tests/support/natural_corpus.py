@@ -49,3 +49,12 @@ def train_pieces(sentences, vocab_size, **options):
         **{**ours, **options},
     )
     return model.getvalue()
+
+
+def ids_of(tokenizer, texts):
+    """Return the ids of the graph, which are those of the bulk."""
+    found = tokenizer.tokenize(texts)
+    ids, lengths = tokenizer.tokenize_many(texts)
+    np.testing.assert_array_equal(ids, found.values)
+    np.testing.assert_array_equal(lengths, found.row_lengths())
+    return found.to_list()

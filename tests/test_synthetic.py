@@ -1,5 +1,6 @@
-"""Text translated back: `kt.backtranslate` and `backtranslate`."""
+"""Text that models make: `kt.backtranslate` and `kt.distill`."""
 
+import contextlib
 import dataclasses
 import functools
 import gzip
@@ -8,28 +9,63 @@ import shutil
 import numpy as np
 import pytest
 import sample_runs
-from translated_chunks import count_in_chunks, killed_after_a_chunk, read
 
 import keras_transformer as kt
+from keras_transformer.__main__ import main
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.weights import Weights
+from keras_transformer.translation import unfinished
+from keras_transformer.translation.display import SentenceDisplay
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("corpus")
-    return sample_runs.write_digits(folder, train=53, val=7, more=41)
+def read(folder, name):
+    return (folder / name).read_text("utf-8").splitlines()
+
+
+def killed(*_, **__):
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def killed_after_a_chunk(monkeypatch):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(SentenceDisplay, "end_chunk", killed)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def translated(monkeypatch):
+    """17 texts a chunk; gets how many were translated in each."""
+    counts, add = [], unfinished.Unfinished.add
+
+    def counting(self, about, make):
+        was_there = add(self, about, make)
+        if not was_there:
+            counts.append(len(about[-1]))
+        return was_there
+
+    monkeypatch.setattr(unfinished, "CHUNK", 17)
+    monkeypatch.setattr(unfinished.Unfinished, "add", counting)
+    return counts
+
+
+@functools.cache
+def digits(*languages):
+    """The run that has learnt digits, which traces once."""
+    run = kt.Run(sample_runs.digit_run(*languages))
+    run.translator = functools.cache(run.translator)
+    return run
 
 
 @pytest.fixture(scope="module")
 def reverse():
     """A run of German to English, by its own words."""
-    run = kt.Run(sample_runs.digit_run("de", "en"))
-    run.translator = functools.cache(run.translator)  # So that it traces once.
-    return run
+    return digits("de", "en")
 
 
-translated = pytest.fixture(autouse=True)(count_in_chunks)
+@pytest.fixture(scope="module")
+def teacher():
+    return digits()
 
 
 @pytest.mark.slow
@@ -52,9 +88,7 @@ def test_a_file_becomes_the_target_side_of_a_corpus_to_train_on(
     run = kt.train(
         tmp_path / "run",
         corpus=[corpus, f"{folder}:0.5:<bt>"],
-        preset="tiny",
-        **dict(num_layers=1, d_model=22, num_heads=2, ffn_dim=17),
-        **dict(steps=2, batch_tokens=64),
+        **TINY,
     )
     vocabulary = run.translator().tokenizer
     tag = vocabulary.pieces(range(vocabulary.vocab_size)).index("<bt>")
@@ -94,10 +128,6 @@ def test_a_folder_of_the_user_is_left_as_it_is(reverse, tmp_path, monkeypatch):
     with pytest.raises(kt.UserError, match="choose another place"):
         kt.backtranslate(reverse, ["eins"], ".")
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def killed(*_, **__):
-    raise KeyboardInterrupt
 
 
 class AtOnce:
@@ -162,3 +192,66 @@ def test_a_kill_before_the_first_translation_leaves_a_free_place(
     assert read(folder, "train.en") == ["a"]
     assert read(folder, "train.de") == ["A"]
     assert [path.name for path in tmp_path.iterdir()] == ["back"]
+
+
+# A training of two updates, which is quickly traced.
+TINY = dict(
+    preset="tiny",
+    **dict(num_layers=1, d_model=22, num_heads=2, ffn_dim=17),
+    **dict(steps=2, batch_tokens=64),
+)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Digits whose originals end a word early, which no teacher has learnt."""
+    folder = tmp_path_factory.mktemp("corpus")
+    sample_runs.write_digits(folder, train=53, val=7, test=5, more=41)
+    originals = [line.rsplit(" ", 1)[0] for line in read(folder, "train.de")]
+    (folder / "train.de").write_text("\n".join(originals) + "\n", "utf-8")
+    return folder
+
+
+@pytest.mark.stands_for("distillations")
+def test_a_student_learns_from_a_teacher(teacher, corpus, tmp_path, translated):
+    run = kt.distill(teacher, tmp_path / "student", corpus=corpus, **TINY)
+
+    folder = run.path / "distilled"
+    sources = read(corpus, "train.en")
+    assert read(folder, "train.en") == sources
+    said = teacher.translator().translate(sources)
+    assert read(folder, "train.de") == said
+    assert said != read(corpus, "train.de") and any(said)
+    for name in ("val.en", "val.de", "test.en", "test.de"):
+        assert read(folder, name) == read(corpus, name)
+    assert run.config.corpus == str(folder)
+    vocabulary = (run.path / "tokenizer.model").read_bytes()
+    assert vocabulary == (teacher.path / "tokenizer.model").read_bytes()
+    assert translated == [17, 17, 17, 2]
+    kt.distill(teacher, run.path, corpus=corpus, **TINY)
+    assert len(translated) == 4
+
+
+@pytest.mark.slow
+def test_the_verb_takes_several_teachers(teacher, corpus, tmp_path):
+    student = tmp_path / "student"
+    words = ["distill", *2 * ["--teacher", str(teacher.path)]]
+    words += ["--corpus", str(corpus), "--run-dir", str(student)]
+    for name, value in TINY.items():
+        words += [f"--{name.replace('_', '-')}", str(value)]
+    assert main(words) == 0
+    said = teacher.translator().translate(read(corpus, "train.en"))
+    assert read(student / "distilled", "train.de") == said
+
+
+def test_what_cannot_be_distilled_is_one_sentence(teacher, corpus, tmp_path):
+    student = tmp_path / "student"
+    turned = dict(source_lang="de", target_lang="en")
+    with pytest.raises(kt.UserError, match="de to en"):
+        kt.distill(teacher, student, corpus=corpus, **TINY, **turned)
+    assert not student.exists()
+    with pytest.raises(kt.UserError, match="<x>"):
+        kt.distill(teacher, student, corpus=[corpus, f"{corpus}:<x>"], **TINY)
+    assert not student.exists()
+    with pytest.raises(kt.UserError, match="run_dir"):
+        kt.distill(teacher, teacher.path, corpus=corpus, **TINY)
