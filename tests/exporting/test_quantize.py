@@ -1,6 +1,7 @@
 """The SavedModels whose weights are float16, bfloat16 or int8."""
 
 import dataclasses
+import functools
 import shutil
 
 import numpy as np
@@ -26,28 +27,20 @@ HALVES = [
 QUANTIZED = [*HALVES, "int8"]
 
 
-@pytest.fixture(scope="module")
-def exports():
+def path_of(dtype):
     """The trained translator with weights of a type. Not to be changed."""
-    quantized_export("int8")  # Here, not in the time of the first test.
-    return lambda dtype: quantized_export(dtype) / "17"
+    return quantized_export(dtype) / "17"
 
 
-@pytest.fixture(scope="module")
-def quantized(exports):
-    """The same as it is served, each loaded once."""
-    loaded = {}
-
-    def load(dtype):
-        if dtype not in loaded:
-            loaded[dtype] = Served(exports(dtype))
-        return loaded[dtype]
-
-    return load
+@functools.cache
+def quantized(dtype):
+    """The same as it is served."""
+    return Served(path_of(dtype))
 
 
 @pytest.fixture(scope="module")
 def trained():
+    quantized_export("int8")  # Here, not in the time of the first test.
     return sample_runs.digit_translator()
 
 
@@ -65,16 +58,16 @@ def stored(saved_model):
 
 @pytest.mark.parametrize("dtype", ["float32", *HALVES])
 def test_every_weight_is_stored_once_in_its_type(
-    exported, small_translator, exports, trained, dtype
+    exported, small_translator, trained, dtype
 ):
     path, of = exported, small_translator
     if dtype != "float32":
-        path, of = exports(dtype), trained
+        path, of = path_of(dtype), trained
     expected = [(tuple(w.shape), dtype) for w in of.model.weights]
     assert stored(path) == sorted(expected)
 
 
-def test_a_matrix_is_stored_in_8_bits_and_a_scale_a_column(exports, trained):
+def test_a_matrix_is_stored_in_8_bits_and_a_scale_a_column(trained):
     expected = []
     for weight in trained.model.weights:
         if len(weight.shape) == 1:
@@ -84,7 +77,7 @@ def test_a_matrix_is_stored_in_8_bits_and_a_scale_a_column(exports, trained):
         axis = 0 if weight is trained.model.embedding.table else 1
         expected.append((tuple(weight.shape), "int8"))
         expected.append(((weight.shape[axis],), "float32"))
-    assert stored(exports("int8")) == sorted(expected)
+    assert stored(path_of("int8")) == sorted(expected)
 
 
 def with_rounded_weights(of, dtype, policy):
@@ -103,7 +96,7 @@ GIVEN = ["sieben eins vier", "drei", "neun neun"]
     [("float16", "float32", 1e-5), ("bfloat16", "mixed_bfloat16", 1e-3)],
 )
 def test_every_signature_computes_with_the_rounded_weights(
-    quantized, trained, dtype, policy, rtol
+    trained, dtype, policy, rtol
 ):
     rounded = with_rounded_weights(trained, np.dtype(dtype), policy)
     served = quantized(dtype)
@@ -123,7 +116,7 @@ def test_every_signature_computes_with_the_rounded_weights(
 
 @pytest.mark.stands_for("quantised exports")
 def test_a_trained_model_in_8_bits_translates_and_scores_nearly_as_before(
-    quantized, trained
+    trained,
 ):
     texts, right = sample_runs.digit_corpus()["test"]
     expected = trained.translate(
@@ -182,9 +175,9 @@ def test_a_portable_export_has_only_operators_with_a_name_in_tensorflow(
 
 @pytest.mark.parametrize("dtype", ["float32", *QUANTIZED])
 def test_the_card_names_the_operators_that_not_every_tensorflow_has(
-    exported, exports, dtype
+    exported, dtype
 ):
-    path = exported if dtype == "float32" else exports(dtype)
+    path = exported if dtype == "float32" else path_of(dtype)
     card = ModelCard.load(path)
     kept = {name for name in operators(path) if name[0] == "_"}
     assert set(card.operators) == kept
