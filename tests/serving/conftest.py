@@ -1,10 +1,19 @@
 """The page of the embedded server in a real browser, and a plain client."""
 
+import functools
 import json
 
 import httpx
 import pytest
 from real_browser import watch
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """A busy machine may need more than the five seconds that httpx waits."""
+    for name in ("get", "post"):
+        patient = functools.partial(getattr(httpx, name), timeout=60)
+        monkeypatch.setattr(httpx, name, patient)
 
 
 @pytest.fixture

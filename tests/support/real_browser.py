@@ -35,7 +35,7 @@ def launched():
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=found, args=ARGUMENTS
+            executable_path=found, args=ARGUMENTS, timeout=120_000
         )
         yield browser
         browser.close()
