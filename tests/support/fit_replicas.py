@@ -170,7 +170,9 @@ def fit_exactly(accumulate=1, dropout=0.0, jit_compile=False):
         @tf.function(autograph=False)
         def drop():
             ones = tf.ones((5, 7, 11))
-            return strategy.run(lambda: model.source_dropout(ones, True))
+            return strategy.run(
+                lambda: model.source_dropout(ones, training=True)
+            )
 
         dropped = strategy.experimental_local_results(drop())
         return {**found, "log losses": losses, "dropped": np.stack(dropped)}
