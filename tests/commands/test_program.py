@@ -38,6 +38,7 @@ def test_help_shows_the_verbs_with_an_example_each(capsys):
         (["translate"], "--run-dir"),
         (["trian"], "train"),
         (["translate", "--pref", "a", "--run-di=b"], "--prefix"),
+        (["train", "--run-dir="], "--run-dir"),
         (["export", "--run-dir", "a", "--output="], "--output"),
     ],
 )

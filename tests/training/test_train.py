@@ -87,7 +87,6 @@ def error_of(capsys, *argv, code=command_line.WRONG):
         ("--validation-split dev", "dev"),
         ("--num-heads 3", "--num-heads"),
         ("--init-from nowhere", "nowhere"),
-        ("--run-dir=", "--run-dir"),
         ("--run-dir /dev/null", "--run-dir"),
     ],
 )
