@@ -367,16 +367,10 @@ def empty_history(
     batch: tf.Tensor, candidates: int, beam_size: int
 ) -> SearchHistory:
     """Begin the history before the first step."""
-
-    def empty(width: int, dtype: tf.DType) -> tf.Tensor:
-        return tf.zeros([batch, 0, width], dtype)
-
+    dtypes = tf.float32, tf.int64, tf.int64, tf.bool
     return SearchHistory(
-        log_probs=empty(candidates, tf.float32),
-        parents=empty(candidates, tf.int64),
-        tokens=empty(candidates, tf.int64),
-        ended=empty(candidates, tf.bool),
-        survivors=empty(beam_size, tf.int64),
+        *(tf.zeros([batch, 0, candidates], dtype) for dtype in dtypes),
+        survivors=tf.zeros([batch, 0, beam_size], tf.int64),
     )
 
 

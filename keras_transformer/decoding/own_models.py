@@ -41,7 +41,7 @@ class WholeSteps:
         beam_size: int,
         words: tuple[tf.Tensor, tf.Tensor] | None = None,
     ) -> None:
-        _say_slower(type(model).__name__, isinstance(model, Transformer))
+        _say_slower(type(model).__name__)
         self._model = model
         source = tf.convert_to_tensor(source)
         self._words = words
@@ -199,20 +199,13 @@ def _first_lines(error: Exception) -> str:
 
 
 @functools.cache  # Said once.
-def _say_slower(name: str, is_ours: bool) -> None:
+def _say_slower(name: str) -> None:
     """Say that a search runs the whole target at every token."""
-    if is_ours:
-        why = (
-            "it changes the decoder and not the cached step. Override "
-            "`decode_step` (of a layer `step`) to match for a faster one."
-        )
-    else:
-        why = "it has no cached step like `Transformer.decode_step`."
     logger.warning(
         "A search with %s runs the whole target again for every token, which "
-        "is slower: %s",
+        "is slower: it has no cached step that says what a call says "
+        "(`decode_step` of a Transformer, `step` of a layer).",
         name,
-        why,
     )
 
 

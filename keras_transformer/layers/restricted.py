@@ -13,7 +13,7 @@ positions of a block, C positions of the two or three blocks it looks at.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from keras import ops
 
@@ -106,13 +106,6 @@ def whole_weights(
     return ops.where(total > 0, weights, even)
 
 
-def at_most(size: int | Tensor, limit: int) -> int | Tensor:
-    """Return the smaller number, even if only the graph knows `size`."""
-    if isinstance(size, int):
-        return min(size, limit)
-    return ops.minimum(size, limit)
-
-
 class _Blocks(NamedTuple):
     """T positions cut into N blocks of P, the last block padded."""
 
@@ -127,8 +120,10 @@ class _Blocks(NamedTuple):
     ) -> "_Blocks":
         # A sequence shorter than the restriction is one block without padding.
         # An empty sequence, as in an empty batch, has no block.
-        size = at_most(length, restriction)
-        size = max(size, 1) if isinstance(size, int) else ops.maximum(size, 1)
+        if isinstance(length, int):
+            size: Any = max(min(length, restriction), 1)
+        else:
+            size = ops.maximum(ops.minimum(length, restriction), 1)
         count = (length + size - 1) // size
         return cls(length, size, count, int(not causal))
 

@@ -8,13 +8,12 @@ Axes: B batch, N hypotheses of a text.
 
 import contextlib
 import dataclasses
-import itertools
 import logging
 import math
 import re
 import unicodedata
 from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -353,26 +352,14 @@ def _fill(
 
 
 def results(
-    function: Callable[[Item], Result], items: Iterable[Item], parallel: int
+    function: Callable[[Item], Result], items: Sequence[Item], parallel: int
 ) -> Generator[tuple[Item, Result], None, None]:
-    """Apply a function to items in several threads, in the order they are done.
+    """Apply a function to items in several threads, in their order.
 
-    An item is taken when there is room for it. An error, or closing, drops the
-    waiting items and waits for the running ones: a search cannot be stopped.
+    An error, or closing, drops the waiting items and waits for the running
+    ones: a search cannot be stopped.
     """
-    rest = iter(items)
-    running: dict[Future[Result], Item] = {}
     with ThreadPoolExecutor(parallel, "search") as pool:
-        try:
-            # One more than can run, so that no thread waits for the caller.
-            for item in itertools.islice(rest, parallel + 1):
-                running[pool.submit(function, item)] = item
-            while running:
-                for future in wait(running, None, FIRST_COMPLETED).done:
-                    item, result = running.pop(future), future.result()
-                    for following in itertools.islice(rest, 1):
-                        running[pool.submit(function, following)] = following
-                    yield item, result
-        finally:
-            for future in running:
-                future.cancel()
+        found: Any = pool.map(function, items)  # To close: a generator.
+        with contextlib.closing(found):
+            yield from zip(items, found, strict=True)
