@@ -200,19 +200,6 @@ def test_one_beam_is_the_loop_over_argmax(min_length):
         assert_same(as_hypotheses(result, sentence), [expected])
 
 
-def test_nothing_follows_an_end_token():
-    ids, scores, lengths = search(
-        random_markov(5, batch=19, vocab=7), [9] * 19, 4, n_best=4
-    )
-
-    after_end = np.cumsum(ids == EOS, axis=-1) - (ids == EOS) > 0
-    assert after_end.any()
-    assert (ids[after_end] == PAD).all()
-    np.testing.assert_array_equal(lengths, (ids != PAD).sum(axis=-1))
-    assert not (ids == BOS).any()
-    assert (np.diff(scores, axis=-1) <= 0).all()
-
-
 def test_a_limit_of_zero_gives_the_empty_hypothesis():
     model = random_markov(1, batch=2, vocab=7)
 

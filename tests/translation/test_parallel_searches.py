@@ -36,48 +36,16 @@ def test_cores_width_and_texts_decide(
     assert found == expected
 
 
-def test_so_many_run_at_the_same_time():
-    # Breaks in every one of them unless three meet.
-    meeting = threading.Barrier(3, timeout=20)
-    found = list(text_batches.results(lambda i: meeting.wait(), range(6), 3))
-    assert sorted(item for item, _ in found) == list(range(6))
-
-
-def threads_of_searches():
-    return [t for t in threading.enumerate() if t.name.startswith("search")]
-
-
-@pytest.fixture
-def released(monkeypatch):
-    """Is set once what waits has been dropped."""
+def test_whoever_takes_the_results_may_stop(monkeypatch):
+    begun = []
     released = threading.Event()
 
     class Pool(futures.ThreadPoolExecutor):
         def __exit__(self, *error):
-            released.set()
+            released.set()  # What waits has been dropped.
             return super().__exit__(*error)
 
     monkeypatch.setattr(text_batches, "ThreadPoolExecutor", Pool)
-    return released
-
-
-def test_an_error_surfaces_as_itself_and_ends_all_threads(released):
-    begun = []
-
-    def fail_at_two(i):
-        begun.append(i)
-        if i == 2:
-            raise ZeroDivisionError("of the third batch")
-        return i < 2 or released.wait(20)
-
-    with pytest.raises(ZeroDivisionError, match="of the third batch"):
-        list(text_batches.results(fail_at_two, range(97), 2))
-    assert set(begun) <= {0, 1, 2, 3, 4}
-    assert threads_of_searches() == []
-
-
-def test_whoever_takes_the_results_may_stop(released):
-    begun = []
 
     def search(i):
         begun.append(i)
@@ -90,7 +58,7 @@ def test_whoever_takes_the_results_may_stop(released):
     with pytest.raises(KeyboardInterrupt):
         found.throw(KeyboardInterrupt)
     assert set(begun) <= {0, 1, 2}
-    assert threads_of_searches() == []
+    assert not [t for t in threading.enumerate() if t.name.startswith("search")]
 
 
 def test_batches_for_one_at_a_time_fill_the_budget():
