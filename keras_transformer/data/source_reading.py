@@ -130,9 +130,9 @@ def _meanings() -> dict[str, str]:
             meanings[character] = plain
         elif unicodedata.combining(character) in _POINTS:
             meanings[character] = ""
-    for kana, (mark, composes) in itertools.product(_KANA, _VOICED):
-        voiced = unicodedata.normalize("NFKC", kana + composes)
-        meanings[kana + mark] = voiced
+    for kana, both in itertools.product(_KANA, _VOICED):
+        plain = unicodedata.normalize("NFKC", kana + both[1])
+        meanings[kana + both[0]] = plain
     for number, note in itertools.product("0123456789", _NOTES):
         # "2024¹" is not "20241".
         meanings[number + note] = (

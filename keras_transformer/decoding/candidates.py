@@ -370,7 +370,7 @@ def empty_history(
     dtypes = tf.float32, tf.int64, tf.int64, tf.bool
     return SearchHistory(
         *(tf.zeros([batch, 0, candidates], dtype) for dtype in dtypes),
-        survivors=tf.zeros([batch, 0, beam_size], tf.int64),
+        tf.zeros([batch, 0, beam_size], tf.int64),
     )
 
 
