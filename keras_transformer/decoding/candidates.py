@@ -367,10 +367,13 @@ def empty_history(
     batch: tf.Tensor, candidates: int, beam_size: int
 ) -> SearchHistory:
     """Begin the history before the first step."""
-    dtypes = tf.float32, tf.int64, tf.int64, tf.bool
+    wide, narrow = [batch, 0, candidates], [batch, 0, beam_size]
     return SearchHistory(
-        *(tf.zeros([batch, 0, candidates], dtype) for dtype in dtypes),
-        tf.zeros([batch, 0, beam_size], tf.int64),
+        log_probs=tf.zeros(wide),
+        parents=tf.zeros(wide, tf.int64),
+        tokens=tf.zeros(wide, tf.int64),
+        ended=tf.zeros(wide, tf.bool),
+        survivors=tf.zeros(narrow, tf.int64),
     )
 
 
