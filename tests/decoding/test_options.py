@@ -23,6 +23,7 @@ PAD, UNK, BOS, EOS = config.PAD_ID, config.UNK_ID, config.BOS_ID, config.EOS_ID
 
 SOURCES = ["ein kleiner Hund bellt", "", "the dog", "laut", "die grüne Wiese"]
 SAMPLING = Sampling(temperature=0.9, top_k=23, top_p=0.8, seed=3)
+RULES = dict(no_unknown=True, no_repeat_ngram=2)
 
 
 def parse(*argv, n_best=1):
@@ -98,21 +99,8 @@ def test_the_unknown_piece_is_written_only_where_it_may(fond_of_unknown):
 @pytest.mark.parametrize(
     "options",
     [
-        Search(
-            beam_size=3,
-            n_best=3,
-            no_unknown=True,
-            no_repeat_ngram=2,
-            min_length=5,
-            max_length=11,
-        ),
-        Search(
-            n_best=5,
-            no_unknown=True,
-            no_repeat_ngram=2,
-            length_penalty=1.3,
-            sampling=SAMPLING,
-        ),
+        Search(beam_size=3, n_best=3, min_length=5, max_length=11, **RULES),
+        Search(n_best=5, length_penalty=1.3, sampling=SAMPLING, **RULES),
     ],
 )
 def test_a_score_is_that_of_the_whole_translation_under_every_option(
@@ -205,13 +193,8 @@ def test_the_export_takes_a_prefix(served, small_translator):
 
 @pytest.mark.slow
 def test_an_export_draws_as_its_options_say(small_translator, tmp_path):
-    options = Search(
-        n_best=3,
-        max_source_length=11,
-        no_unknown=True,
-        no_repeat_ngram=2,
-        sampling=SAMPLING,
-    )
+    how = dict(max_source_length=11, sampling=SAMPLING, **RULES)
+    options = Search(n_best=3, **how)
     texts = [*SOURCES, " ".join(WORDS)]
 
     served = Served(serving.export(small_translator, tmp_path, 1, options))

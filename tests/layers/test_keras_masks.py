@@ -184,22 +184,13 @@ def test_decoders_take_masks_of_both_sides_in_several_ways(layer):
         memory_mask=KEY_MASK[:, None, None],
     )
     query, memory = masked(QUERY, QUERY_MASK), masked(MEMORY, KEY_MASK)
+    both = dict(inputs_mask=QUERY_MASK, memory_mask=KEY_MASK)
+    everything = np.ones((3, 6, 4), bool)
     for output in (
         layer(query, memory, use_causal_mask=True),
         layer(query, memory, self_mask=causal),
-        layer(
-            query,
-            memory,
-            self_mask=causal,
-            memory_mask=np.ones((3, 6, 4), bool),
-        ),
-        layer(
-            QUERY,
-            MEMORY,
-            inputs_mask=QUERY_MASK,
-            memory_mask=KEY_MASK,
-            use_causal_mask=True,
-        ),
+        layer(query, memory, self_mask=causal, memory_mask=everything),
+        layer(QUERY, MEMORY, use_causal_mask=True, **both),
     ):
         np.testing.assert_array_equal(output, expected)
     for less in (layer(QUERY, memory), layer(query, MEMORY)):
