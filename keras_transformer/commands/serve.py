@@ -199,7 +199,8 @@ def _served_run(args: argparse.Namespace) -> "Run | None":
         args.parser.error(
             "expected --run-dir beside --ensemble and --ensemble-mean"
         )
-    if not any(args.exported.glob("*/saved_model.pb")):
+    found = args.exported.glob("*/saved_model.pb")
+    if not any(re.fullmatch("[0-9]+", path.parent.name) for path in found):
         raise UserError(
             "Expected the folder of all versions of an export, with folders "
             f"such as 1 that hold a saved_model.pb, received {args.exported}; "

@@ -12,7 +12,7 @@ import asyncio
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from prometheus_client import Histogram
@@ -98,23 +98,18 @@ class Batcher:
             size = max(1, size // threads)
         order = sorted(range(len(rows)), key=lengths.__getitem__)
         pieces = (order[i : i + size] for i in range(0, len(order), size))
-        answers: list[Any] = [None] * len(rows)
         loop = asyncio.get_running_loop()
+        answers = [loop.create_future() for _ in rows]
 
         async def work_off() -> None:
             for piece in pieces:
-                now = loop.time()
-                waiting = [
-                    _Waiting(rows[i], lengths[i], now, loop.create_future())
-                    for i in piece
-                ]
-                self._queues.setdefault(key, []).extend(waiting)
+                now, queue = loop.time(), self._queues.setdefault(key, [])
+                for i in piece:
+                    queue.append(_Waiting(rows[i], lengths[i], now, answers[i]))
                 self._begin()
                 loop.call_later(self._delay, self._begin)
                 # Cancelling this cancels them all.
-                results = await asyncio.gather(*(x.answer for x in waiting))
-                for i, answer in zip(piece, results, strict=True):
-                    answers[i] = answer
+                await asyncio.gather(*(answers[i] for i in piece))
 
         places = min(len(rows), threads * size)
         of_long = places if is_long else 0
@@ -138,7 +133,7 @@ class Batcher:
             self.taken_by_long -= of_long
             for task in tasks:
                 task.cancel()
-        return _joined(answers)
+        return _joined([answer.result() for answer in answers])
 
     def _begin(self) -> None:
         """Begin every batch that is ready while threads are free."""

@@ -38,8 +38,6 @@ from keras_transformer.serving import (
 from keras_transformer.serving.limits import GONE, RefusalError
 from keras_transformer.serving.service import Service, json_response
 
-# Connections that may wait to be accepted, Uvicorn's default.
-_BACKLOG = 2_048
 # Time to answer the accepted requests once the process has to end. With the
 # batch that the model is at, and the end itself, that makes 20 seconds.
 SHUTDOWN_SECONDS = 14
@@ -93,7 +91,7 @@ def serve(listening: socket.socket, service: Service) -> None:
     Clients can connect from now on to the socket of `bind`.
     """
     host, port = listening.getsockname()[:2]
-    listening.listen(_BACKLOG)
+    listening.listen()
     # A thread that reads a long text gives way to the others sooner.
     sys.setswitchinterval(5e-4)
     if host not in ("127.0.0.1", "::1"):

@@ -29,7 +29,6 @@ from keras_transformer.serving.versions import (
     ServedModel,
     Versions,
     card_of,
-    check_signature,
 )
 from keras_transformer.translation.alignment import Links, word_links
 from keras_transformer.translation.sentences import Span, Splitter, tag_of
@@ -271,7 +270,6 @@ class Job:
 
         waiting = await self.apart(list, self._split(texts, tags))
         while waiting:
-            check_signature(model, signature)
             rows = [((x.tag + x.source).encode(),) for x in waiting]
             outputs = await self.service.batcher.run(model, signature, rows)
             columns = [

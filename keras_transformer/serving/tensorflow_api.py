@@ -28,16 +28,26 @@ _PATH = re.compile(
 
 
 def routes(service: Service) -> list[Route]:
-    """Make the routes, since TensorFlow Serving answers every path of /v1."""
-    return [
-        Route("/v1/{rest:path}", partial(answer, service), methods=[method])
-        for method, answer in (("GET", _get), ("POST", _post))
-    ]
+    """Make the route, since TensorFlow Serving answers every path of /v1."""
+    answer = partial(_answer, service)
+    return [Route("/v1/{rest:path}", answer, methods=["GET", "POST"])]
 
 
-async def _get(service: Service, request: Request) -> Response:
-    """Answer with status or metadata."""
-    version, of = _find(service, request, "", "/metadata")
+async def _answer(service: Service, request: Request) -> Response:
+    """Answer with a status, with metadata or with a prediction."""
+    # In the path as it was sent, %2F is not a slash.
+    path = request.scope["raw_path"].decode()
+    match = _PATH.fullmatch(path)
+    name, digits, of = match.groups("") if match else ("", "", None)
+    if of is None or (of == ":predict") != (request.method == "POST"):
+        raise RefusalError(f"There is no {request.method} {path} here.")
+    if unquote(name) != service.name:
+        raise RefusalError(
+            f"There is no model {unquote(name)} here.", status=404
+        )
+    version = int(digits) if digits else None
+    if of == ":predict":
+        return await service.answer(request, partial(_predict, version=version))
     model, states = service.versions.current, service.versions.states
     _check_version(version, [model.version] if of else states)
     if of:
@@ -73,30 +83,6 @@ async def _get(service: Service, request: Request) -> Response:
             ]
         }
     )
-
-
-async def _post(service: Service, request: Request) -> Response:
-    """Answer a prediction."""
-    version, _ = _find(service, request, ":predict")
-    return await service.answer(request, partial(_predict, version=version))
-
-
-def _find(
-    service: Service, request: Request, *answered: str
-) -> tuple[int | None, str]:
-    """Find the version and what is asked of it, one of `answered`."""
-    # In the path as it was sent, %2F is not a slash.
-    raw = request.scope.get("raw_path") or request.url.path.encode()
-    path = raw.decode("ascii", "replace")
-    match = _PATH.fullmatch(path)
-    name, version, of = match.groups("") if match else ("", "", None)
-    if of not in answered:
-        raise RefusalError(f"There is no {request.method} {path} here.")
-    if unquote(name) != service.name:
-        raise RefusalError(
-            f"There is no model {unquote(name)} here.", status=404
-        )
-    return int(version) if version else None, of
 
 
 def _check_version(version: int | None, known: Collection[int]) -> None:
@@ -139,9 +125,7 @@ def to_rows(request: Mapping[str, Any], names: Sequence[str]) -> list[Row]:
     """Read the inputs of each text of a request, in the order of `names`."""
     if ("instances" in request) == ("inputs" in request):
         raise RefusalError("Expected either instances or inputs.")
-    if "instances" in request:
-        rows = _from_instances(request["instances"], names)
-    else:
+    if "inputs" in request:
         inputs = request["inputs"]
         if not _is_object(inputs):
             inputs = dict.fromkeys(names[:1], inputs)
@@ -154,22 +138,19 @@ def to_rows(request: Mapping[str, Any], names: Sequence[str]) -> list[Row]:
             raise RefusalError(
                 f"Expected as many texts in each of {', '.join(names)}."
             )
-        rows = list(zip(*columns, strict=True))
-    return [tuple(map(_text, row)) for row in rows]
-
-
-def _from_instances(instances: Any, names: Sequence[str]) -> list[tuple]:
+        return [tuple(map(_text, row)) for row in zip(*columns, strict=True)]
+    instances = request["instances"]
     if not isinstance(instances, list) or not instances:
         raise RefusalError("Expected instances to be a list of rows.")
     if len(names) == 1 and not _is_object(instances[0]):
-        return [(each,) for each in instances]
+        return [(_text(each),) for each in instances]
     for number, row in enumerate(instances):
         if not _is_object(row) or sorted(row) != list(names):
             raise RefusalError(
                 f"Expected an object with {', '.join(names)} as row {number} "
                 "of instances."
             )
-    return [tuple(row[name] for name in names) for row in instances]
+    return [tuple(_text(row[name]) for name in names) for row in instances]
 
 
 def _is_object(value: Any) -> bool:
@@ -187,9 +168,8 @@ def _text(value: Any) -> bytes:
         if isinstance(value, dict) and not _is_object(value):
             # Like TensorFlow Serving, in either alphabet, in lines or whole.
             encoded = "".join(value["b64"].split()).rstrip("=")
-            encoded = encoded.replace("-", "+").replace("_", "/")
             padding = "=" * (-len(encoded) % 4)
-            return base64.b64decode(encoded + padding, validate=True)
+            return base64.b64decode(encoded + padding, "-_", validate=True)
     except UnicodeEncodeError:
         raise RefusalError(
             "Expected whole characters, received half a surrogate pair."

@@ -69,13 +69,6 @@ class ServedModel:
             if name.startswith("__"):
                 continue
             self.signatures[name] = signature
-            for info in signature.inputs.values():
-                if info.dtype != tf.string.as_datatype_enum:
-                    raise UserError(
-                        f"Expected a model that takes texts, but {path} takes "
-                        f"numbers in its signature {name}; serve it with "
-                        "TensorFlow Serving."
-                    )
             outputs = signature.outputs.items()
             self._calls[name] = self._session.make_callable(
                 {output: info.name for output, info in outputs},
@@ -127,16 +120,6 @@ def card_of(model: ServedModel) -> ModelCard:
     return model.card
 
 
-def check_signature(model: ServedModel, signature: str) -> None:
-    """Raise `RefusalError` if an export lacks a signature."""
-    if signature not in model.signatures:
-        raise RefusalError(
-            f"This export has no signature {signature}, which this takes; "
-            "export the model with this version of keras-transformer.",
-            status=501,
-        )
-
-
 def find_versions(folder: str | os.PathLike) -> dict[int, pathlib.Path]:
     """Find the SavedModels in a folder by version, which is their name."""
     return {
@@ -154,30 +137,12 @@ def _is_being_copied(path: pathlib.Path) -> bool:
     return any(0 <= now - time < COPY_SECONDS for time in times)
 
 
-def _warm_up(model: ServedModel) -> None:
-    """Call every signature, since the first call of each is slow."""
-    for name in model.signatures:
-        row = (_WARM_UP_TEXT,) * len(model.inputs(name))
-        try:
-            model.run(name, [row])
-        except Exception:  # For example, a part is missing.
-            if name == DEFAULT_SIGNATURE:
-                raise
-            logger.exception("Could not warm up %s", name)
-
-
 class Versions:
     """The versions in a folder, and the one that is served, `current`."""
 
     def __init__(self, folder: pathlib.Path, threads: int = 0) -> None:
         self.folder, self.threads = folder, threads
         versions = find_versions(folder)
-        if not versions:
-            raise UserError(
-                f"Expected an export in {folder}, with folders such as 1 that "
-                "hold a saved_model.pb; found none. Write one with "
-                "keras-transformer export."
-            )
         # Of each number that was tried, and the reason if it was not loaded.
         self.states: dict[int, tuple[str, str]] = {}
         # When to try those again that could not be loaded.
@@ -190,18 +155,14 @@ class Versions:
             await asyncio.sleep(POLL_SECONDS)
             try:
                 await self.change_over()
-            except (UserError, OSError) as error:
+            except Exception as error:  # A folder may hold anything.
                 logger.warning("%s", error)
-            except Exception:  # A folder may hold anything; go on looking.
-                logger.exception("Could not look for a newer version")
 
     async def change_over(self) -> None:
         """Serve the highest version; if it cannot be loaded, raise why."""
         versions = await asyncio.to_thread(find_versions, self.folder)
         version = max(versions, default=self.current.version)
         if version == self.current.version:
-            if self.current.card is None and versions:  # It may be copied last.
-                self.current.card = ModelCard.load(versions[version])
             return
         is_early = time.monotonic() < self._retry.get(version, 0.0)
         path = versions[version]
@@ -231,7 +192,9 @@ class Versions:
     def _load(self, path: pathlib.Path) -> ServedModel:
         try:
             model = ServedModel(path, self.threads)
-            _warm_up(model)
+            # The first call of each signature is slow.
+            for name in model.signatures:
+                model.run(name, [(_WARM_UP_TEXT,) * len(model.inputs(name))])
         except UserError:
             raise
         except Exception as error:  # A folder may hold anything.

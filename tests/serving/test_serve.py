@@ -19,8 +19,9 @@ CLIENT = ROOT / "examples" / "serving" / "rest_client.py"
 
 
 def test_wrong_arguments_are_a_sentence(tmp_path, capsys):
-    (tmp_path / "1").mkdir()
-    (tmp_path / "1" / "saved_model.pb").touch()
+    for path in tmp_path / "1", tmp_path / "1" / "variables":
+        path.mkdir()
+        (path / "saved_model.pb").touch()
     for arguments, said in (
         ((), "expected either EXPORTED or --run-dir"),
         ((tmp_path / "1",), "folder of all versions of an export"),

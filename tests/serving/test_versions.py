@@ -72,11 +72,6 @@ def test_the_highest_number_is_served_and_warm(folder):
     assert served.states == {9: ("AVAILABLE", "")}
 
 
-def test_a_folder_without_versions_is_one_sentence(tmp_path):
-    with pytest.raises(UserError, match="found none. Write one with "):
-        Versions(tmp_path)
-
-
 async def test_a_newer_version_takes_over_and_the_older_one_finishes(folder):
     served = Versions(folder)
     await served.change_over()
