@@ -7,7 +7,7 @@ same.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
@@ -189,12 +189,13 @@ def _fields(job: Job) -> dict[str, Any]:
     return fields | {"q": fields.get("q", "").replace("\r\n", "\n")}
 
 
-def as_form(body: bytes, kind: str = "") -> dict[str, str]:
+def as_form(body: bytes | bytearray, kind: str = "") -> dict[str, str]:
     """Read a form in UTF-8, URL-encoded or in parts, without files."""
 
-    async def stream() -> AsyncIterator[bytes]:
+    async def stream() -> AsyncGenerator[bytes, None]:
         yield bytes(body)
 
+    pairs: Sequence[tuple[str, Any]]
     try:
         text = body.decode()  # Other bytes would be read as Latin-1.
         if kind.lower().startswith("multipart/"):
@@ -213,7 +214,7 @@ def as_form(body: bytes, kind: str = "") -> dict[str, str]:
                 errors="strict",
                 max_num_fields=_MOST_FIELDS,
             )
-        fields = dict(pairs)
+        fields: dict[str, Any] = dict(pairs)
         if len(fields) < len(pairs):
             raise ValueError("a name comes twice")
     except (ValueError, LookupError, MultiPartException):

@@ -77,9 +77,10 @@ async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
     found = await job.search([x.text for x in segments], tags=tags)
     # Only elements ask which words belong together.
     pairs = zip(segments, found, strict=True)
-    await job.link([y for x, parts in pairs if x.elements for y in parts])
+    await job.link([y for x, those in pairs if x.elements for y in those])
     put = functools.partial(Segment.put, splitter=job.splitter)
-    parts = iter(await job.apart(list, map(put, segments, found)))
+    done: list[str] = await job.apart(list, map(put, segments, found))
+    parts = iter(done)
     return [["".join(itertools.islice(parts, len(page)))] for page in pages]
 
 
@@ -260,9 +261,9 @@ class Segment:
             self._words += zip(
                 target, [source[i] for i in origins], strict=True
             )
-        for i, (word, origin) in enumerate(self._words):
-            self._borders.append((origin.start, i, word.start))
-            self._borders.append((origin.end, i + 1, word.end))
+        for i, (word, its) in enumerate(self._words):
+            self._borders.append((its.start, i, word.start))
+            self._borders.append((its.end, i + 1, word.end))
         self._borders.sort()
         words, inside = Span(0, len(self._words)), Span(0, len(self._target))
         return self._whole.before[0] + self._inner(self._whole, words, inside)

@@ -146,13 +146,13 @@ async def _explain(
 async def _translate(job: Job) -> dict[str, Any]:
     """Translate a text, sentence by sentence."""
     fields = await job.apart(job.as_json)
-    text, n_best = fields.get("text"), fields.get("n_best")
-    if not isinstance(text, str):
+    n_best = fields.get("n_best")
+    if not isinstance(fields.get("text"), str):
         raise RefusalError("Expected a text, received none.")
     # True is no number here.
     if n_best is not None and (type(n_best) is not int or n_best < 1):
         raise RefusalError("Expected n_best to be null or at least 1.")
-    text = await job.apart(scalar_text, text)
+    text = await job.apart(scalar_text, fields["text"])
     (sentences,) = await job.search([text], n_best or 1)
     if fields.get("alignment"):
         await job.link(sentences)

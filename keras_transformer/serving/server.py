@@ -166,11 +166,9 @@ _log_once = functools.cache(logger.error)
 def _mistake(error: BaseException) -> str:
     """Name the kind and place of an error; its message may hold a text."""
     kind = getattr(error, "strerror", None) or type(error).__name__
-    where = ""
     for place in traceback.extract_tb(error.__traceback__)[-1:]:
-        file = pathlib.Path(place.filename).name
-        where = f" in {file}, line {place.lineno}"
-    return kind + where
+        kind += f" in {pathlib.Path(place.filename).name}, line {place.lineno}"
+    return kind
 
 
 class _Door:

@@ -268,7 +268,9 @@ class Job:
             results[part.number].append(part)
             return []
 
-        waiting = await self.apart(list, self._split(texts, tags))
+        waiting: list[Sentence] = await self.apart(
+            list, self._split(texts, tags)
+        )
         while waiting:
             rows = [((x.tag + x.source).encode(),) for x in waiting]
             outputs = await self.service.batcher.run(model, signature, rows)
