@@ -180,8 +180,16 @@ class Batcher:
 
     async def _compute(self, key: _Key, batch: list[_Waiting]) -> None:
         self.sizes.observe(len(batch))
+        parts = [batch]
         try:
-            await self._answer(key, batch)
+            for part in parts:
+                try:
+                    await self._answer(key, part)
+                except Exception as error:  # The batch failed, not the server.
+                    if len(part) > 1:  # Not all of them need be the cause.
+                        parts += [[waiting] for waiting in part]
+                    elif not part[0].answer.done():
+                        part[0].answer.set_exception(error)
         finally:
             self._free += 1
             self._begin()
@@ -190,19 +198,10 @@ class Batcher:
         batch = [waiting for waiting in batch if not waiting.answer.done()]
         if not batch:
             return
-        rows = [waiting.row for waiting in batch]
-        loop, run = asyncio.get_running_loop(), key.model.run
-        try:
-            outputs = await loop.run_in_executor(
-                self._pool, run, key.signature, rows
-            )
-        except Exception as error:  # The batch failed, not the server.
-            if len(batch) == 1 and not batch[0].answer.done():
-                batch[0].answer.set_exception(error)
-            elif len(batch) > 1:  # Not all of them need be the cause.
-                for waiting in batch:
-                    await self._answer(key, [waiting])
-            return
+        rows, loop = [x.row for x in batch], asyncio.get_running_loop()
+        outputs = await loop.run_in_executor(
+            self._pool, key.model.run, key.signature, rows
+        )
         self.answered += 1
         for i, waiting in enumerate(batch):
             if not waiting.answer.done():

@@ -184,16 +184,16 @@ def _fields(job: Job) -> dict[str, Any]:
             status=415,
         )
     fields = as_form(job.request.scope["query_string"])
-    fields |= as_form(job.body, content_type)
+    fields |= as_form(bytes(job.body), content_type)
     # Browsers send these line ends.
     return fields | {"q": fields.get("q", "").replace("\r\n", "\n")}
 
 
-def as_form(body: bytes | bytearray, kind: str = "") -> dict[str, str]:
+def as_form(body: bytes, kind: str = "") -> dict[str, str]:
     """Read a form in UTF-8, URL-encoded or in parts, without files."""
 
     async def stream() -> AsyncGenerator[bytes, None]:
-        yield bytes(body)
+        yield body
 
     pairs: Sequence[tuple[str, Any]]
     try:

@@ -139,7 +139,7 @@ class Job:
 
     service: Service
     request: Request  # Its head.
-    body: bytearray = dataclasses.field(default_factory=bytearray)
+    body: bytes | bytearray = b""
     # The version that works on it until it is answered.
     model: ServedModel = dataclasses.field(init=False)
     # Whether work on it may take so long that others must not wait for it.
@@ -179,6 +179,7 @@ class Job:
 
     async def _read(self) -> None:
         service, limits = self.service, self.service.limits
+        self.body = bytearray()
         async for part in self.request.stream():
             self.body += part
             service.held += len(part)
@@ -197,6 +198,7 @@ class Job:
                     retry=True,
                     close=True,
                 )
+        self.body = bytes(self.body)
 
     def check_texts(self, count: int, what: str = "") -> None:
         """Refuse more texts, or more of `what`, than a request may have."""
