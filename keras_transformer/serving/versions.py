@@ -192,9 +192,8 @@ class Versions:
     def _load(self, path: pathlib.Path) -> ServedModel:
         try:
             model = ServedModel(path, self.threads)
-            # The first call of each signature is slow.
             for name in model.signatures:
-                model.run(name, [(_WARM_UP_TEXT,) * len(model.inputs(name))])
+                self._warm_up(model, name)
         except UserError:
             raise
         except Exception as error:  # A folder may hold anything.
@@ -205,3 +204,11 @@ class Versions:
             ) from None
         self.states[model.version] = AVAILABLE, ""
         return model
+
+    def _warm_up(self, model: ServedModel, name: str) -> None:
+        try:  # The first call of a signature is slow.
+            model.run(name, [(_WARM_UP_TEXT,) * len(model.inputs(name))])
+        except Exception:
+            if name == DEFAULT_SIGNATURE:
+                raise
+            logger.exception("Could not warm up %s", name)
