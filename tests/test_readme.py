@@ -57,7 +57,7 @@ def test_the_commands_for_ones_own_text_run_one_after_the_other(tmp_path):
         f'#!/bin/sh\nexec {sys.executable} -m keras_transformer "$@"\n'
     )
     command.chmod(0o755)
-    path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
+    programs = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
     (tmp_path / "my-text").mkdir()
     write_digits(tmp_path / "my-text", train=211, val=23, test=17)
     for path in (tmp_path / "my-text").glob("*.de"):
@@ -66,7 +66,7 @@ def test_the_commands_for_ones_own_text_run_one_after_the_other(tmp_path):
     done = subprocess.run(
         ["bash", "-euc", script],
         cwd=tmp_path,
-        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PATH": programs, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )
