@@ -134,7 +134,8 @@ class AtOnce:
     weights = Weights()
 
     def search_texts(self, texts, *_, **__):
-        found = [[kt.Hypothesis(text.upper(), 0.0)] for text in texts]
+        said = [text.upper().replace("|", "\0") for text in texts]
+        found = [[kt.Hypothesis(text, 0.0)] for text in said]
         return found, [False] * len(texts)
 
 
@@ -154,17 +155,18 @@ def test_a_text_that_is_blank_or_cut_has_no_pair(
     assert "Left out 2 of 4 texts" in caplog.text
 
 
-def test_half_a_surrogate_pair_leaves_a_corpus_to_read(
+def test_half_a_surrogate_pair_or_a_zero_byte_leaves_a_corpus_to_read(
     small_run, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(kt.Run, "translator", lambda _: AtOnce())
-    texts = (text for text in ["two dogs", "\ud800 dog"])
+    texts = (text for text in ["two dogs", "\ud800 dog", "a|dog"])
     folder = kt.backtranslate(small_run, texts, tmp_path / "back")
     pairs = list(kt.open_corpus(folder).pairs("train"))
-    assert pairs == [("two dogs", "TWO DOGS"), ("? dog", "? DOG")]
+    assert pairs[0] == ("two dogs", "TWO DOGS")
+    assert pairs[1:] == [("? dog", "? DOG"), ("a|dog", "A DOG")]
 
 
-def test_another_search_begins_its_own_text(small_run, tmp_path, monkeypatch):
+def test_another_search_needs_another_place(small_run, tmp_path, monkeypatch):
     run = shutil.copytree(small_run, tmp_path / "run")
     monkeypatch.setattr(
         AtOnce, "weights", property(lambda _: kt.Run(run).chosen())

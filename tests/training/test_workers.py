@@ -12,7 +12,7 @@ from local_workers import free_addresses, tf_config
 from sample_runs import digit_arguments
 from toy_trainings import arrays_of
 
-from keras_transformer.config import UserError
+from keras_transformer.config import JobError, UserError
 from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.history import read_history
 from keras_transformer.training import workers
@@ -50,6 +50,19 @@ def test_a_wrong_tf_config_is_one_sentence(monkeypatch, text):
     monkeypatch.setenv("TF_CONFIG", text)
     with pytest.raises(UserError, match="TF_CONFIG"):
         workers.make_strategy("multiworker")
+
+
+def test_a_port_that_another_process_has_is_one_sentence(monkeypatch):
+    def fail():
+        raise tf.errors.UnknownError(None, None, "Could not start gRPC server")
+
+    name = "MultiWorkerMirroredStrategy"
+    monkeypatch.setattr(tf.distribute, name, fail)
+    monkeypatch.setenv("TF_CONFIG", tf_config(HERE, 1))
+    with pytest.raises(
+        JobError, match="^worker 1 at h2:2 .*; see that [^.]*.$"
+    ):
+        workers.make_strategy("auto")
 
 
 def test_a_worker_that_has_read_another_run_is_told_what_differs(monkeypatch):

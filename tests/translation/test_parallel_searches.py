@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypotheses import assert_alike
 from sample_runs import SMALL_SIZES
+from waiting import until
 
 from keras_transformer.config import Sampling, Search
 from keras_transformer.machine import devices
@@ -50,14 +51,14 @@ def test_whoever_takes_the_results_may_stop(monkeypatch):
     def search(i):
         begun.append(i)
         if i:
-            released.wait(20)
+            released.wait(120)
 
     found = text_batches.results(search, range(97), 2)
     assert next(found) == (0, None)
-    # Now 1 and 2 run, or are about to, and 3 waits.
+    until(lambda: len(begun) == 3)  # 1 and 2 run at once, and 3 waits.
     with pytest.raises(KeyboardInterrupt):
         found.throw(KeyboardInterrupt)
-    assert set(begun) <= {0, 1, 2}
+    assert sorted(begun) == [0, 1, 2]
     assert not [t for t in threading.enumerate() if t.name.startswith("search")]
 
 
