@@ -152,7 +152,7 @@ def test_evaluation_sees_the_shortest_pairs_first():
     dataset = batching.stream(plan, last=len(plan))
     widths = [max(a.shape[1], b.shape[1]) for (a, _), b in elements(dataset)]
     assert widths == sorted(widths)
-    assert dataset.cardinality() == len(widths)
+    assert dataset.cardinality() == len(widths) == len(plan)
 
 
 @pytest.fixture(scope="module")

@@ -126,7 +126,9 @@ def kept(run_dir):
 
 
 @pytest.mark.parametrize("on", ["loss", "bleu"])
-def test_it_ends_after_so_many_worse_validations(tmp_path, caplog, on):
+def test_it_ends_after_so_many_validations_without_a_better_one(
+    tmp_path, caplog, on
+):
     values = LOSSES if on == "loss" else [10 - x for x in LOSSES]
     caplog.set_level(logging.INFO)
     assert session(tmp_path, values, 3, on) == END
@@ -313,7 +315,7 @@ def test_last_weights_that_are_better_than_the_best_validated_are_taken(
     ids=["in the midst", "at the end"],
 )
 def test_a_validation_that_a_kill_left_undone_still_ends_the_training(
-    corpus, tmp_path, monkeypatch, rhythm
+    corpus, tmp_path, monkeypatch, caplog, rhythm
 ):
     rhythm = dict(checkpoint_every="4", patience=None, **rhythm)
     with monkeypatch.context() as patch, pytest.raises(Killed):
@@ -321,8 +323,15 @@ def test_a_validation_that_a_kill_left_undone_still_ends_the_training(
         train(tmp_path, corpus, **rhythm)
     assert [*map(checkpoints.step_of, list_checkpoints(tmp_path))] == [4]
 
+    caplog.set_level(logging.INFO)
     run = train(tmp_path, corpus, **rhythm)
 
+    has_target = "target_bleu" in rhythm
+    assert ("BLEU has reached 0" in caplog.text) == has_target
     assert [*map(checkpoints.step_of, list_checkpoints(tmp_path))] == [4]
     rows = run.history()
     assert [row["step"] for row in rows if "validation_bleu" in row] == [4]
+    # What lets it go on.
+    train(tmp_path, corpus, **rhythm)
+    way_on = "target_bleu" if has_target else "steps"
+    assert f"goes on with a higher `{way_on}`." in caplog.text
