@@ -23,6 +23,7 @@ import yaml
 from local_workers import free_ports, tf_config
 from project_table import ROOT
 from sample_runs import write_digits
+from waiting import until
 
 EXAMPLES = ROOT / "examples" / "cluster"
 SCONTROL = """#!/bin/sh
@@ -127,16 +128,20 @@ class Job:
 
     def _popen(self, command, stderr=None, **environment):
         process = subprocess.Popen(
-            command, env={**self.environment, **environment}, stderr=stderr
+            command,
+            env={**self.environment, **environment},
+            stderr=stderr,
+            start_new_session=True,
         )
         self.processes.append(process)
         return process
 
     def end(self):
-        """Leave nothing behind where a test fails."""
+        """Leave nothing behind where a test fails, whatever each started."""
         for process in self.processes:
-            if process.poll() is None:
-                process.terminate()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
     def log(self, index):
         path = self.folder / f"{index}.log"
@@ -144,11 +149,13 @@ class Job:
 
     def wait_for(self, text, index, process):
         """Wait until a worker's log holds `text`, while `process` lives."""
-        while text not in self.log(index):
-            assert process.poll() is None or text in self.log(index), self.log(
-                index
-            )
-            time.sleep(0.02)
+
+        def is_said():
+            lives, log = process.poll() is None, self.log(index)
+            assert lives or text in log, log
+            return text in log
+
+        until(is_said, seconds=300)
 
     def clear_logs(self):
         for path in self.folder.glob("*.log"):
