@@ -19,6 +19,7 @@ OF_STEPS = [ACCUMULATED, "by XLA", "accumulated by XLA"]
 def start(output, strategy, *ways, **environment):
     return Program(
         *("tests/support/fit_replicas.py", output, strategy, *ways),
+        log=output.with_suffix(".log"),
         **environment,
     )
 
@@ -33,6 +34,13 @@ def start_workers(count, folder, *ways):
     ]
 
 
+def end(folder, *programs):
+    """Wait for programs that must end well; `folder` has their logs."""
+    codes = [program.wait() for program in programs]
+    logs = [path.read_text() for path in sorted(folder.glob("*.log"))]
+    assert not any(codes), "\n".join(logs)
+
+
 def load(folder):
     return {path.stem: dict(np.load(path)) for path in folder.glob("*.npz")}
 
@@ -43,7 +51,7 @@ def clipped(tmp_path_factory):
     folder = tmp_path_factory.mktemp("clipped")
     for strategy in ("none", "mirrored"):
         ways = (CLIPPED, ACCUMULATED)
-        assert start(folder / strategy, strategy, *ways).wait() == 0
+        end(folder, start(folder / strategy, strategy, *ways))
     return {name: load(folder / name) for name in ("none", "mirrored")}
 
 
@@ -54,9 +62,8 @@ def fitted(clipped, tmp_path_factory):
     kept = (CLIPPED, ACCUMULATED, "in float16")
     others = [way for way in fit_replicas.WAYS if way not in kept]
     for strategy in clipped:
-        assert start(folder / strategy, strategy, *others).wait() == 0
-    pair = start_workers(2, folder, *others, CLIPPED, ACCUMULATED)
-    assert [process.wait() for process in pair] == [0, 0]
+        end(folder, start(folder / strategy, strategy, *others))
+    end(folder, *start_workers(2, folder, *others, CLIPPED, ACCUMULATED))
     return {
         "first worker": load(folder / "0"),
         "second worker": load(folder / "1"),

@@ -41,7 +41,8 @@ def quantized(dtype):
 @pytest.fixture(scope="module")
 def trained():
     quantized_export("int8")  # Here, not in the time of the first test.
-    return sample_runs.digit_translator()
+    yield sample_runs.digit_translator()
+    quantized.cache_clear()  # Other files need the memory.
 
 
 def stored(saved_model):

@@ -12,14 +12,15 @@ SUPPORT = ROOT / "tests" / "support"
 def python(*argv, cwd=ROOT, check=True, **environment):
     """Run Python with these arguments; it must end well, unless told not to."""
     ours = {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, *map(str, argv)],
-        check=check,
         capture_output=True,
         text=True,
         cwd=cwd,
         env={**os.environ, **ours, **environment},
     )
+    assert not check or done.returncode == 0, done.stderr
+    return done
 
 
 def run_program(name, *argv):
