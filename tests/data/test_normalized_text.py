@@ -14,7 +14,7 @@ import tensorflow as tf
 from babel import dates, localedata, numbers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from natural_corpus import ids_of
+from natural_corpus import same_ids
 
 from keras_transformer.data import sentencepiece_file
 from keras_transformer.data.tokenizer import Tokenizer
@@ -62,7 +62,7 @@ def tokenizer(lines, tmp_path_factory):
 
 def out_of(tokenizer, texts):
     """Return the texts out of the graph; all three ways give the same ids."""
-    ids = ids_of(tokenizer, texts)
+    ids = same_ids(tokenizer, texts)
     library = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
     expected = [[*row, tokenizer.eos_id] for row in library.encode(texts)]
     assert ids == expected

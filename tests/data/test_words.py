@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from natural_corpus import ids_of, train_pieces
+from natural_corpus import same_ids, train_pieces
 
 from keras_transformer.data import demo, learning, sentencepiece_file
 from keras_transformer.data.tokenizer import Tokenizer
@@ -35,13 +35,13 @@ def tokenizer(request, tmp_path_factory):
     )
 )
 def test_any_text_gets_the_ids_of_the_operator(tokenizer, texts):
-    ids_of(tokenizer, ["a", *texts])
+    same_ids(tokenizer, ["a", *texts])
 
 
 def test_words_beyond_the_memory_get_the_same_ids(tokenizer, monkeypatch):
     monkeypatch.setattr(sentencepiece_file, "MOST_WORDS", 3)
     monkeypatch.setattr(sentencepiece_file, "LONGEST_WORD", 2)
-    ids_of(Tokenizer(tokenizer.model), TEXT[:97])
+    same_ids(Tokenizer(tokenizer.model), TEXT[:97])
 
 
 @pytest.mark.parametrize(
@@ -60,4 +60,4 @@ def test_a_vocabulary_that_reaches_over_spaces_gets_its_own_ids(change):
     model = train_pieces(TEXT[:1009], 600, **{**options, **change})
     tokenizer = Tokenizer(model)
     assert not sentencepiece_file.are_independent(tokenizer.model)
-    ids_of(tokenizer, [*TEXT[:97], "x  a b\t語  ｱ 語 \n y ", " ", NASTY])
+    same_ids(tokenizer, [*TEXT[:97], "x  a b\t語  ｱ 語 \n y ", " ", NASTY])

@@ -64,7 +64,7 @@ PREFIX = [[9, 9], [4, 0], [0, 0], [7, 0], [21, 1]]
         ),
     ],
 )
-def test_it_finds_what_no_cache_finds(restriction, beam_size, options):
+def test_caches_change_nothing_found(restriction, beam_size, options):
     model = make_model(restriction)
     options = {**options, "n_best": min(beam_size, 3)}
     expected = simple(model, SOURCE, LIMITS, beam_size, **options)

@@ -90,7 +90,9 @@ REMEMBERS = b"}r" + (300_000_000).to_bytes(4, "little") + b"."
         (LISTS + STORAGE + b"h\7NK\1tQ.", True, "a storage has no name"),
     ],
 )
-def test_a_pickle_of_other_things_is_refused(copy_of, content, is_zip, message):
+def test_a_pickle_of_other_or_too_many_things_is_refused(
+    copy_of, content, is_zip, message
+):
     folder = copy_of("hf")
     with_pickle(folder, b"\x80\x02" + content, is_zip)
     assert message in refused(folder)

@@ -51,7 +51,7 @@ def train_pieces(sentences, vocab_size, **options):
     return model.getvalue()
 
 
-def ids_of(tokenizer, texts):
+def same_ids(tokenizer, texts):
     """Return the ids of the graph, which are those of the bulk."""
     found = tokenizer.tokenize(texts)
     ids, lengths = tokenizer.tokenize_many(texts)

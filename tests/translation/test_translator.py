@@ -191,7 +191,9 @@ def test_a_long_source_is_cut_and_told(translator, tokenizer, caplog):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
-def test_a_score_is_a_mean_log_probability(translator, tokenizer, model, alpha):
+def test_a_score_is_a_normalised_log_probability(
+    translator, tokenizer, model, alpha
+):
     sources = ["the dog runs", "laut", "die grüne Wiese"]
     targets = ["der kleine Hund", "the dog runs across", ""]
 
