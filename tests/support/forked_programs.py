@@ -7,6 +7,7 @@ import gc
 import multiprocessing
 import os
 import runpy
+import signal
 import sys
 
 from project_table import ROOT
@@ -57,6 +58,8 @@ def _run(script, arguments, log, environment):
     os.chdir(ROOT)
     if log:
         os.dup2(os.open(log, os.O_CREAT | os.O_WRONLY | os.O_TRUNC), 2)
+    # A shell has tests that it runs in the background ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     path = ROOT / script
     sys.path[:0] = [str(path.parent), str(ROOT)]
     sys.argv = [script, *arguments]
