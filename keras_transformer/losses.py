@@ -186,7 +186,8 @@ class SmoothedCrossEntropy(keras.losses.Loss):
     Args:
         label_smoothing: Epsilon of section 5.4, in [0, 1).
         ignore_class: The id of padding; None if every id from 0 on counts, but
-            for what the mask that Keras attached to the logits hides.
+            for what the mask that Keras attached to the logits hides, which
+            the loss of `ExactModel` does not see.
         reduction: As for `keras.losses.Loss`; the mean over what counts if not
             given.
         name: The loss's name.
@@ -227,13 +228,13 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         sample_weight: Tensor | None = None,
     ) -> Tensor:
         y_true = ops.convert_to_tensor(y_true)
-        of_class = self.ignore_class, y_pred
-        weights = token_weights(y_true, sample_weight, *of_class)
+        padding = self.ignore_class, y_pred
+        weights = token_weights(y_true, sample_weight, *padding)
         losses = self.call(y_true, y_pred) * weights
         if self.reduction in ("sum", "none", None):
             return ops.sum(losses) if self.reduction == "sum" else losses
         if self.reduction != MEAN_OF_TOKENS:  # The weights do not divide.
-            weights = token_weights(y_true, None, *of_class)
+            weights = token_weights(y_true, None, *padding)
         return mean_over_replicas(ops.sum(losses), ops.sum(weights))
 
     def get_config(self) -> dict[str, Any]:

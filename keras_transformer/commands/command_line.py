@@ -7,7 +7,6 @@ errors of one sentence are alike for all verbs.
 """
 
 import argparse
-import functools
 import gc
 import itertools
 import logging
@@ -21,7 +20,7 @@ from typing import Any, NoReturn
 
 from keras_transformer.config import JobError, UserError
 from keras_transformer.machine import exhaustion
-from keras_transformer.settings import nearest, of_kind
+from keras_transformer.settings import nearest
 
 DONE, FAILED, WRONG = 0, 1, 2
 
@@ -40,13 +39,12 @@ class Parser(argparse.ArgumentParser):
         self.flags: list[str] = []
         raw = argparse.RawDescriptionHelpFormatter
         super().__init__(allow_abbrev=False, formatter_class=raw, **options)
-        # An empty text would be the current folder.
-        path = functools.partial(of_kind, "path", pathlib.Path)
-        self.register("type", pathlib.Path, path)
+        self.register("type", pathlib.Path, _path)
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
-        self.flags += [name for name in names if name.startswith("--")]
-        return super().add_argument(*names, **options)
+        action = super().add_argument(*names, **options)
+        self.flags += action.option_strings
+        return action
 
     def error(self, message: str) -> NoReturn:
         self.exit(WRONG, f"error: {message}. See {self.prog} --help.\n")
@@ -69,6 +67,12 @@ class Parser(argparse.ArgumentParser):
             return flag if flag in self.flags else match[0]
 
         return re.sub(r"`(\w+)`", called, message)
+
+
+def _path(text: str) -> pathlib.Path:
+    if not text:  # It would be the current folder.
+        raise argparse.ArgumentTypeError("expected a path, received ''")
+    return pathlib.Path(text)
 
 
 def with_files(argv: list[str]) -> list[str]:

@@ -86,10 +86,11 @@ def open_pairs(
         sides = read_lines(file, name), read_lines(other_file, other_name)
         try:
             yield from zip(*sides, strict=True)
-        except ValueError:
+        except ValueError as error:
+            longer = one_flag if "shorter" in str(error) else other_flag
             raise UserError(
-                f"Expected as many lines in {one_flag} as in {other_flag}; "
-                "align the files."
+                f"Expected as many lines in {one_flag} as in {other_flag}, "
+                f"received more in {longer}; align the files."
             ) from None
 
     return pairs(), total

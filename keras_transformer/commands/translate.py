@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from keras_transformer.commands import command_line, flags, text_streams
-from keras_transformer.config import Search
+from keras_transformer.config import Search, UserError
 from keras_transformer.data import lines
 from keras_transformer.translation import sentences
 from keras_transformer.translation.unfinished import (
@@ -60,9 +60,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add(
         "--split-sentences",
         action=argparse.BooleanOptionalAction,
-        help="translate the sentences of a line one by one; with "
-        "--no-split-sentences even a line of signs alone, such as ---, which "
-        "otherwise stays as it is",
+        help="translate the sentences of a line one by one. A line of signs "
+        "alone, such as ---, stays as it is, except with --no-split-sentences",
     )
 
 
@@ -157,6 +156,12 @@ def open_chunks(
             args.input, called, args.prefixes, "--prefixes", stack
         )
         return chunks(pairs), total
+    if args.file and not args.file.exists():
+        raise UserError(
+            f"Expected a file as FILE, found none at {args.file}; check the "
+            "path, or to translate a text: echo TEXT | keras-transformer "
+            "translate --run-dir RUN."
+        )
     file, name, total = text_streams.open_input(args.input, stack, called)
     rows = zip(
         lines.read_lines(file, name), itertools.repeat(args.prefix or "")

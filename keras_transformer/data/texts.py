@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from keras_transformer.config import SettingError, UserError
+from keras_transformer.settings import of_kind
 
 Pair = tuple[str, str]
 # The path, size and time of each file that a text is made of; in memory the
@@ -24,7 +25,10 @@ def some(names: tuple[str, ...]) -> str:
 
 
 def checked_texts(
-    name: str, texts: Iterable[str], in_utf_8: bool = False
+    name: str,
+    texts: Iterable[str],
+    in_utf_8: bool = False,
+    without_zero: bool = False,
 ) -> Iterator[str]:
     """Pass texts on; refuse anything else, and say where in `name` it is."""
     # Of a table, `for` would give the names of its columns.
@@ -32,11 +36,11 @@ def checked_texts(
     is_table = hasattr(texts, "itertuples")
     if is_other or is_table or not isinstance(texts, Iterable):
         raise SettingError(name, "a list of texts", texts)
-    return _each_text(name, texts, in_utf_8)
+    return _each_text(name, texts, in_utf_8, without_zero)
 
 
 def _each_text(
-    name: str, texts: Iterable[str], in_utf_8: bool
+    name: str, texts: Iterable[str], in_utf_8: bool, without_zero: bool
 ) -> Iterator[str]:
     for number, text in enumerate(texts):
         if not isinstance(text, str):
@@ -44,7 +48,7 @@ def _each_text(
                 f"Expected texts as `{name}`, received {_kind_of(text)} in "
                 f"place {number}; make a str of it or leave it out."
             )
-        if in_utf_8 or "\0" in text:
+        if in_utf_8 or (without_zero and "\0" in text):
             _check_characters(text, f"place {number} of `{name}`")
         yield text
 
@@ -116,8 +120,8 @@ def _check_characters(text: str, place: str) -> None:
         found = f"half of a surrogate pair, {ascii(text[error.start])}"
     if found:
         raise UserError(
-            f"Expected Unicode text, received {found}, in {place}; write the "
-            "whole character or leave it out."
+            f"Expected Unicode text, received {found}, in {place}; leave it "
+            "out."
         )
 
 
@@ -178,7 +182,7 @@ class Corpus:
 
     def find(self, split: str, flag: str | None = None) -> str:
         """Return the name that a split has here, as `pairs` finds it."""
-        name = self.real_name(split)
+        name = self.real_name(of_kind("split", str, split))
         if name in self.splits:
             return name
         if name in self.missing:

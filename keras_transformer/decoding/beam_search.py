@@ -320,6 +320,7 @@ def _run(
             logits, state = step(newest, position, state)
         else:
             logits, state, memory = step(newest, position, state, memory)
+        logits = tf.convert_to_tensor(logits)  # NumPy's, too.
         shape = [None, rules.search.beam_size, None]
         if not logits.shape.is_compatible_with(shape):
             expected = f"a function that returns logits (B, {shape[1]}, V)"

@@ -94,7 +94,7 @@ def abilities_of(model: Any) -> Abilities:
 
 
 def has_cached_step(model: Any) -> bool:
-    """Return whether `decode_step` says what a call says."""
+    """Return whether `decode_step` computes what a call does."""
     return _repeats_a_call(model, "decode_step", "step", ("call", "_run"))
 
 
@@ -203,7 +203,7 @@ def _say_slower(name: str) -> None:
     """Say that a search runs the whole target at every token."""
     logger.warning(
         "A search with %s runs the whole target again for every token, which "
-        "is slower: it has no cached step that says what a call says "
+        "is slower: it has no cached step that computes what a call does "
         "(`decode_step` of a Transformer, `step` of a layer).",
         name,
     )

@@ -34,10 +34,12 @@ _OTHER_END = re.compile(
     r"|(?<=[…⋯])(?=\s+[^\W\d_a-zß-öø-ÿα-ώа-џ])"
 )
 # In a list that begins with 1, the next number belongs to no sentence.
-_LIST = re.compile(r"\W*1[.．]")
-_NEXT_NUMBER = re.compile(r"(?<=[^\W\d][.!?。！？])(?=\s*\d{1,2}[.．]\s*$)")
+_LIST = re.compile(r"\W*1[.．](?!\d)")
+_NEXT_NUMBER = re.compile(r"(?<=[^\W\d][.!?。！？])(?=\s*(\d{1,2})[.．]\s*$)")
 # A bullet, a dash in a cell, the number of a list stay as they are.
-_KEPT = re.compile(r"[\W_]*|\W*(?:\d{1,3}|[A-Za-z])(?:[.．]\d{1,3})*[.．)]")
+_KEPT = re.compile(
+    r"(?:_|[^\w⠁-⣿])*|\W*(?:\d{1,3}|[A-Za-z])(?:[.．]\d{1,3})*[.．)]"
+)
 # With such a particle, or somebody who says it, a sentence of Japanese, Korean
 # or Chinese goes on behind a quotation.
 _GOES_ON = re.compile(
@@ -88,32 +90,46 @@ class Splitter:
         characters is cut between words, at a comma, or where no mark belongs to
         a letter.
         """
-        end = _start(text)
+        item, end = 0, _start(text)
         while piece := _NEXT.search(text, end):
             begin, end = piece.span()
-            spans = [
-                Span(begin + start, begin + stop)
-                for start, stop in self._in_line(piece[0])
-            ]
+            item, places = self._in_line(piece[0], item)
+            spans = [Span(begin + x, begin + y) for x, y in places]
             is_last = end == len(text) or _LINE_END.match(text, end)
             if not is_last and len(spans) > 1:
                 end = spans.pop().start  # It may go on.
             elif not is_last:
                 end = _best_cut(text, begin, end)
                 spans = [Span(begin, begin + len(text[begin:end].rstrip()))]
+            item = 0 if is_last else item
             for span in spans:
                 if not is_kept(text[slice(*span)]):
                     yield span
 
-    def _in_line(self, text: str) -> Iterator[tuple[int, int]]:
-        """Find the places of the sentences of a line, or of a part of one."""
+    def _in_line(
+        self, text: str, item: float
+    ) -> tuple[float, list[tuple[int, int]]]:
+        """Find the places of the sentences of a line, or of a part of one.
+
+        `item` is the number of the list's last item, 0 where a line begins and
+        infinite in a line without a list; return it for the next part too.
+        """
         # sentencex 1.0.32 panics at "A\u00a0. B": it takes every space to be
         # one byte long.
         plain = re.sub(r"\s", " ", text)
         position, spans = 0, list[tuple[int, int]]()
-        parts = (x for y in self._segment(plain) for x in _OTHER_END.split(y))
-        if _LIST.match(plain):
-            parts = (x for part in parts for x in _NEXT_NUMBER.split(part))
+        item = item or (1 if _LIST.match(plain) else math.inf)
+        parts = list[str]()
+        for part in self._segment(plain):
+            ends = _OTHER_END.split(part)
+            last = _NEXT_NUMBER.search(ends[-1])
+            if last and int(last[1]) == item + 1:
+                before = ends[-1][: last.start()]
+                # Not behind an abbreviation, such as "See Fig. 2."
+                if len([*self._segment(f"{before} Xx")]) > 1:
+                    ends[-1:] = before, ends[-1][last.start() :]
+                    item += 1
+            parts += ends
         for part in parts:
             begin = position + len(part) - len(part.lstrip())
             end = position + len(part.rstrip())
@@ -136,7 +152,7 @@ class Splitter:
             begin += len(plain[begin:end]) - len(plain[begin:end].lstrip())
             if begin < end:
                 spans.append((begin, end))
-        yield from spans
+        return item, spans
 
     def halves(self, text: str, span: Span) -> tuple[Span, Span] | None:
         """Cut a span between the words nearest to its middle, if it can."""

@@ -40,6 +40,8 @@ _TWO = re.compile(
     r"(?:\w{3}\.|\w[!?…])[^\w\s]*\s+[^\w\s]*[^\W\d_a-z]"
     r"|[。！？।۔؟։።။។]\s*\w"
 )
+# To Unicode, Braille is signs.
+_LETTER = re.compile(r"[^\W_]|[\u2801-\u28ff]")
 IDS = tf.TensorSpec([None, None], tf.int32)
 SEEDS = tf.TensorSpec([None, 2], tf.int32)
 Item = TypeVar("Item")
@@ -120,8 +122,9 @@ def _padded(rows: tf.Tensor | tf.RaggedTensor, pad_id: int) -> tf.Tensor:
 
 def as_bytes(name: str, texts: Sequence[str]) -> list[bytes]:
     """Encode texts in UTF-8; `name` stands for them in errors."""
-    # UTF-8 cannot encode a lone surrogate.
-    return [x.encode("utf-8", "replace") for x in checked_texts(name, texts)]
+    # UTF-8 cannot encode a lone surrogate. A model may say a zero byte.
+    given = checked_texts(name, texts, without_zero=name != "targets")
+    return [text.encode("utf-8", "replace") for text in given]
 
 
 def pairs_as_bytes(
@@ -140,7 +143,7 @@ def pairs_as_bytes(
 
 def only_signs(text: str) -> str:
     """Return a text without a letter or a digit, "" for any other."""
-    is_other = any(map(str.isalnum, text)) or not is_visible(text)
+    is_other = _LETTER.search(text) or not is_visible(text)
     return "" if is_other else text.strip()
 
 

@@ -38,7 +38,7 @@ def test_help_shows_the_verbs_with_an_example_each(capsys):
         (["translate"], "--run-dir"),
         (["trian"], "train"),
         (["translate", "--pref", "a", "--run-di=b"], "--prefix"),
-        (["train", "--run-dir="], "--run-dir"),
+        (["train", "--run-dir="], "--run-dir: expected a path"),
         (["export", "--run-dir", "a", "--output="], "--output"),
     ],
 )

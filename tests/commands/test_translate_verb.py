@@ -112,6 +112,13 @@ def test_sentences_of_a_line_are_translated_one_by_one(
     found = translator.translate(texts, beam_size=1, max_length=7)
     one, two, three, four = map(on_one_line, found)
     assert rows_of(capsysbinary) == [f"{one}  {two}", "", f"{three} {four}"]
+    # Signs too, if asked for.
+    write_lines(source, ["?!"])
+    whole = "--no-split-sentences"
+    assert run("translate", run_dir, source, whole, *short) == 0
+    asked = dict(split_sentences=False, beam_size=1, max_length=7)
+    (said,) = translator.translate(["?!"], **asked)
+    assert said != "?!" and rows_of(capsysbinary) == [on_one_line(said)]
 
 
 def pharaoh(pairs):

@@ -56,8 +56,11 @@ def test_half_a_surrogate_pair_or_a_zero_byte_is_named_by_its_place(tokenizer):
             tokenize(["a", "d\ud83d"])
     with pytest.raises(kt.UserError, match="zero byte, in place 1 of train;"):
         kt.open_corpus({"train": [("a", "b"), ("c", "d\0")]})
-    with pytest.raises(kt.UserError, match="zero byte, in place 1 of `texts`;"):
-        tokenizer.tokenize_many(["a", "d\0"])
+
+
+def test_a_split_that_is_no_name_is_refused_in_a_sentence():
+    with pytest.raises(kt.UserError, match="`split`"):
+        kt.open_corpus({"train": [("a", "b")]}).pairs([("a", "b")])
 
 
 def test_a_path_is_no_text_to_learn_from(tokenizer, tmp_path):

@@ -260,6 +260,19 @@ def test_a_tag_goes_before_each_sentence():
         ("el", "Ναι\u037e Όχι.", ["Ναι\u037e", "Όχι."]),
         # Numbers of a list, bullets and dashes in cells are no sentences.
         ("en", "1. He came. 2. She left.", ["He came.", "She left."]),
+        # Such numbers belong to their sentences.
+        ("en", "1.5 million came by Jan. 2.", ["1.5 million came by Jan. 2."]),
+        ("en", "1. See Fig. 12.", ["See Fig. 12."]),
+        ("en", "1. See Fig. 2. Go.", ["See Fig. 2.", "Go."]),
+        (
+            "en",
+            "\t1. He left on Sept. 11. They stayed.",
+            ["He left on Sept. 11.", "They stayed."],
+        ),
+        ("en", "1.2 See Art. 2. We do.", ["1.2 See Art. 2.", "We do."]),
+        ("de", "1,5 kg bis Nr. 2. Gut.", ["1,5 kg bis Nr. 2.", "Gut."]),
+        ("de", "1.5 Sie kam. 2. Er.", ["1.5 Sie kam. 2.", "Er."]),
+        ("de", "1. Er kam bis Abb. 12. Gut.", ["Er kam bis Abb. 12.", "Gut."]),
         ("en", "•\tHe came… She left.", ["He came…", "She left."]),
         ("en", "He came.¹ She left.(2)", ["He came.", "She left."]),
         ("ja", "来た。※1 行った。", ["来た。", "行った。"]),
@@ -271,6 +284,13 @@ def test_a_tag_goes_before_each_sentence():
 )
 def test_what_sentencex_does_not_know_is_known(code, text, sentences):
     assert cut_out(text, spans_of(text, code)) == sentences
+
+
+def test_a_long_list_keeps_its_numbers_to_the_end():
+    words = ["Er kam aus dem Haus.", "Sie ging in den Garten."] * 49
+    text = " ".join(f"{i}. {word}" for i, word in enumerate(words, 1))
+    found = cut_out(f"{text}\n{text}", spans_of(f"{text}\n{text}", "de"))
+    assert len(text) > 2_048 and found == words * 2
 
 
 @pytest.mark.parametrize("syllable", ["นี่", "ကို", "हिं", "ญុំ"])

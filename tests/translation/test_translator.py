@@ -160,8 +160,12 @@ def test_blank_texts_and_signs_alone_need_no_model(tokenizer):
         expected
     )
     assert not calls
-    translator.translate(signs, split_sentences=False, max_length=2)
-    assert calls
+    for count, split in enumerate([False, None, True]):
+        text = "---" if split is False else "⠓⠑⠇⠇⠕"
+        translator.translate(
+            [text], split_sentences=split, max_length=count + 1
+        )
+        assert len(calls) > count
 
 
 def test_half_a_character_is_translated_as_a_question_mark(translator):
@@ -223,6 +227,19 @@ def test_a_side_that_is_no_list_of_texts_is_not_scored(translator):
             call(["laut"], one)
         with pytest.raises(ValueError, match="2 sources, 1 targets"):
             call(["a", "b"], ["c"])
+
+
+def test_a_zero_byte_is_refused_in_what_people_write_alone(translator):
+    for call in (
+        lambda: translator.translate(["a", "d\0"]),
+        lambda: translator.translate(["a", "b"], prefixes=["a", "d\0"]),
+        lambda: translator.score(["a", "d\0"], ["a", "b"]),
+    ):
+        with pytest.raises(UserError, match="zero byte, in place 1 of `"):
+            call()
+    # A model that draws may say one.
+    assert translator.score(["dog"], ["Hund\0"])[0] < 0
+    assert len(translator.align(["dog"], ["Hund\0"])) == 1
 
 
 def test_a_blank_pair_scores_nothing(translator):
