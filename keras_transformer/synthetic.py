@@ -113,14 +113,13 @@ def _distilled(
     # The name of the folder to train on has no tags.
     check_tags(asked.run.corpus, load_vocabulary(teacher.path, run))
     copied = {validation, *({"test"} & {*corpus.splits})}
-    longest = run.training.max_length
     with log_shown(), layout.only_writer(folder.parent):
         _make(
             folder,
             teacher,
             [source for source, _ in corpus.pairs(split, "train_split")],
             dataclasses.replace(
-                run.search, n_best=1, max_source_length=longest
+                run.search, n_best=1, max_source_length=run.training.max_length
             ),
             split,
             {name: corpus.pairs(name) for name in copied},
@@ -200,8 +199,8 @@ def _make(
     if folder.exists():
         if not path.is_file() or path.read_text("utf-8") != noted:
             raise UserError(
-                f"{folder} exists, and is not what this model, search and text "
-                "give; choose another place."
+                f"{folder} exists, and was made by another model, search or "
+                "text; choose another place."
             )
         return
     languages = run.config.source_lang, run.config.target_lang
@@ -222,9 +221,12 @@ def _make(
 
             write_chunks(kept, chunks(texts), translated, origin, display)
         said = (line.decode().rstrip("\n") for line in kept.lines())
-        pairs = [
-            pair for pair in zip(texts, said, strict=True) if pair[1].strip()
-        ]
+        pairs = [x for x in zip(texts, said, strict=True) if x[1].strip()]
+        if not pairs:
+            raise UserError(
+                "Expected translations, received empty ones alone; train the "
+                "model for longer."
+            )
         if left_out := len(texts) - len(pairs):
             logger.warning(
                 "Left out %d of %d texts: blank, translated into nothing, or "

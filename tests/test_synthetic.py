@@ -166,6 +166,17 @@ def test_half_a_surrogate_pair_or_a_zero_byte_leaves_a_corpus_to_read(
     assert pairs[1:] == [("? dog", "? DOG"), ("a|dog", "A DOG")]
 
 
+def test_a_model_that_says_nothing_makes_no_corpus(
+    small_run, tmp_path, monkeypatch
+):
+    nothing = [[kt.Hypothesis("", 0.0)]]
+    monkeypatch.setattr(AtOnce, "search_texts", lambda *_: (nothing, [False]))
+    monkeypatch.setattr(kt.Run, "translator", lambda _: AtOnce())
+    with pytest.raises(kt.UserError, match="longer"):
+        kt.backtranslate(small_run, ["two dogs"], tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
 def test_another_search_needs_another_place(small_run, tmp_path, monkeypatch):
     run = shutil.copytree(small_run, tmp_path / "run")
     monkeypatch.setattr(
