@@ -61,7 +61,7 @@ Piece = tuple[str, str]
 
 
 async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
-    """Translate whole pages of HTML or parts, as `Job.translate` does texts."""
+    """Translate whole pages of HTML or parts, as `Job.search` does texts."""
     size = sum(map(len, texts))
     if size > MAX_HTML:
         raise RefusalError(
@@ -286,7 +286,7 @@ class Segment:
             start = min(max(at, place.start), inside.end)
             end = min(max(start, place.end), inside.end)
             gap = self._target[at:start]
-            if child.start in self._notes:
+            if child.start in self._notes and run.start < run.end:
                 gap = gap.rstrip(" ")
             parts += html.escape(gap, False), *child.before
             parts += self._inner(child, run, Span(start, end)), *child.after

@@ -148,6 +148,13 @@ def test_a_raised_number_is_no_digit_of_the_one_before(html, text):
     assert found == html.replace("in", "IN").replace(" a", " A")
 
 
+def test_a_raised_number_without_a_word_takes_no_space_away():
+    segment, _ = read("In 2024<sup>1</sup> war good")
+    span, links = Span(0, len(segment.text)), [(0, 0), (3, 1), (4, 2)]
+    found = put(segment, (span, "Damals war gut", links))
+    assert re.sub("<.*?>", "", found) == "Damals war gut"
+
+
 def test_other_letters_that_are_raised_belong_to_their_word():
     assert read("1<sup>st</sup> H<sub>2</sub>O")[0].text == "1st H2O"
 
