@@ -156,7 +156,8 @@ class Versions:
             try:
                 await self.change_over()
             except Exception as error:  # A folder may hold anything.
-                logger.warning("%s", error)
+                is_told = isinstance(error, UserError)
+                logger.warning("%s", error if is_told else repr(error))
 
     async def change_over(self) -> None:
         """Serve the highest version; if it cannot be loaded, raise why."""
@@ -192,6 +193,8 @@ class Versions:
     def _load(self, path: pathlib.Path) -> ServedModel:
         try:
             model = ServedModel(path, self.threads)
+            if DEFAULT_SIGNATURE not in model.signatures:
+                raise ValueError(f"it has no signature {DEFAULT_SIGNATURE}")
             for name in model.signatures:
                 self._warm_up(model, name)
         except UserError:

@@ -14,30 +14,33 @@ from keras_transformer.serving.versions import Versions
 from keras_transformer.translation.model_card import ModelCard
 
 pytestmark = pytest.mark.anyio
+FAILING = "partly", "n_best"
 
 
 class Model:
     """Stands for a version.
 
     One whose file says `broken` cannot be loaded, one that says `half` cannot
-    answer.
+    answer, nor one that says `partly` in its first signature.
     """
 
     def __init__(self, path, threads=0):
-        if (path / "saved_model.pb").read_text() == "broken":
+        self.text = (path / "saved_model.pb").read_text()
+        if self.text == "broken":
             raise UserError(f"Expected a SavedModel in {path}.")
-        if (path / "saved_model.pb").read_text() == "odd":
+        if self.text == "odd":
             raise RecursionError("what nobody thought of")
         self.version, self.warm = int(path.name), []
         self.card = ModelCard.load(path)
         self.called = []
-        self.path = path
+        more = {"partly": ["n_best", "serving_default"], "foreign": ["other"]}
         self.signatures = {
-            "serving_default": SimpleNamespace(inputs={"text": None})
+            name: SimpleNamespace(inputs={"text": None})
+            for name in more.get(self.text, ["serving_default"])
         }
 
     def run(self, signature, rows):
-        if (self.path / "saved_model.pb").read_text() == "half":
+        if self.text == "half" or (self.text, signature) == FAILING:
             raise RuntimeError("a table was not there")
         self.warm += rows
         self.called.append((signature, len(rows[0])))
@@ -85,7 +88,12 @@ async def test_a_newer_version_takes_over_and_the_older_one_finishes(folder):
 
 
 @pytest.mark.parametrize(
-    "text, said", [("broken", "Expected a SavedModel"), ("half", "a table was")]
+    "text, said",
+    [
+        ("broken", "Expected a SavedModel"),
+        ("half", "a table was"),
+        ("foreign", "no signature serving_default"),
+    ],
 )
 async def test_a_broken_version_is_told_and_tried_again_later(
     folder, monkeypatch, text, said
@@ -103,6 +111,17 @@ async def test_a_broken_version_is_told_and_tried_again_later(
     monkeypatch.setattr(served, "_retry", {})
     await served.change_over()
     assert served.current.version == 12
+
+
+async def test_a_version_is_served_without_a_signature_that_fails(
+    folder, caplog
+):
+    served = Versions(folder)
+    write(folder, "12", "partly")
+    await served.change_over()
+    assert served.current.called == [("serving_default", 1)]
+    assert served.states[12] == ("AVAILABLE", "")
+    assert "n_best" in caplog.text
 
 
 async def test_a_version_that_is_being_copied_waits_until_it_is_whole(
