@@ -22,6 +22,7 @@ export.
 """
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -135,7 +136,7 @@ def _take(path: pathlib.Path) -> int | None:
     while True:
         # Not `exist_ok`: another one may remove it while `mkdir` looks at it.
         with contextlib.suppress(FileExistsError):
-            path.parent.resolve().mkdir(parents=True)
+            os.makedirs(os.path.realpath(path.parent))
         try:
             lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         except FileNotFoundError:
@@ -166,6 +167,8 @@ def _without_lock(path: pathlib.Path, error: OSError) -> None:
             f"{path.parent} is in use by {holder}; wait until it ends, or "
             "choose another folder."
         ) from None
+    if isinstance(error, PermissionError) or error.errno == errno.EIO:
+        raise error
     logger.warning(
         "The file system of %s has no locks (%s): make sure that nothing else "
         "writes there.",
