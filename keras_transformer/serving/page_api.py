@@ -124,7 +124,7 @@ async def _explain(
             "the server with --run-dir, and with no --ensemble.",
             status=404,
         )
-    text = scalar_text(request.query_params.get("text", ""))
+    text = scalar_text(request.query_params.get("text", "").replace("\0", " "))
     if not text.strip():
         raise RefusalError("Expected a text, received none.")
     if places.locked():
@@ -177,7 +177,11 @@ async def _translate(job: Job) -> dict[str, Any]:
             }
             for each in sentences
         ],
-        "translation": job.join(text, sentences)[0],
+        "translation": job.splitter.together(
+            text,
+            [each.span for each in sentences],
+            [each.best for each in sentences],
+        ),
     }
 
 
