@@ -10,7 +10,11 @@ from real_browser import watch
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
-    """A busy machine may need more than the five seconds that httpx waits."""
+    """A busy machine may need more than the five seconds that httpx waits.
+
+    This is for `httpx.get` and `httpx.post`; an `httpx.Client` has a timeout of
+    its own.
+    """
     for name in ("get", "post"):
         patient = functools.partial(getattr(httpx, name), timeout=60)
         monkeypatch.setattr(httpx, name, patient)
