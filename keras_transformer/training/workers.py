@@ -125,7 +125,7 @@ def _join(text: str) -> tf.distribute.Strategy:
     except tf.errors.OpError as error:
         reason = str(error).splitlines()[0]
         raise JobError(
-            f"{own} could not join the other workers ({reason}); see that its "
+            f"{own} could not join the other workers ({reason}); check if its "
             "port is free, then start the same command again on every machine."
         ) from None
 
