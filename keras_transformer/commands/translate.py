@@ -158,9 +158,8 @@ def open_chunks(
         return chunks(pairs), total
     if args.file and not args.file.exists():
         raise UserError(
-            f"Expected a file as FILE, found none at {args.file}; check the "
-            "path, or to translate a text: echo TEXT | keras-transformer "
-            "translate --run-dir RUN."
+            f"Expected a file as FILE, found no {args.file}; check the path, "
+            "or to translate a text: echo TEXT | keras-transformer translate …"
         )
     file, name, total = text_streams.open_input(args.input, stack, called)
     rows = zip(

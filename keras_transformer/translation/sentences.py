@@ -90,7 +90,7 @@ class Splitter:
         characters is cut between words, at a comma, or where no mark belongs to
         a letter.
         """
-        item, end = 0, _start(text)
+        item, end = 0.0, _start(text)
         while piece := _NEXT.search(text, end):
             begin, end = piece.span()
             item, places = self._in_line(piece[0], item)
