@@ -43,11 +43,8 @@ def run(args: argparse.Namespace) -> None:
     layout.check_empty(args.run_dir)
     source_files.check_folder(args.directory)
     command_line.quiet_tensorflow()
-    from keras_transformer.importing import run_directory
+    from keras_transformer.importing.run_directory import import_run
 
-    print(
-        run_directory.import_run(
-            args.directory, args.run_dir, args.source_lang, args.target_lang
-        )
-    )
+    languages = args.source_lang, args.target_lang
+    print(import_run(args.directory, args.run_dir, *languages))
     command_line.say_next("translate", "--run-dir", args.run_dir, "FILE")
