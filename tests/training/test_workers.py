@@ -59,9 +59,7 @@ def test_a_port_that_another_process_has_is_one_sentence(monkeypatch):
     name = "MultiWorkerMirroredStrategy"
     monkeypatch.setattr(tf.distribute, name, fail)
     monkeypatch.setenv("TF_CONFIG", tf_config(HERE, 1))
-    with pytest.raises(
-        JobError, match="^worker 1 at h2:2 .*; see that [^.]*.$"
-    ):
+    with pytest.raises(JobError, match="^worker 1 at h2:2 .* port "):
         workers.make_strategy("auto")
 
 
