@@ -36,12 +36,6 @@ def checked_texts(
     is_table = hasattr(texts, "itertuples")
     if is_other or is_table or not isinstance(texts, Iterable):
         raise SettingError(name, "a list of texts", texts)
-    return _each_text(name, texts, in_utf_8, without_zero)
-
-
-def _each_text(
-    name: str, texts: Iterable[str], in_utf_8: bool, without_zero: bool
-) -> Iterator[str]:
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             raise UserError(

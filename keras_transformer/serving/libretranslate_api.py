@@ -24,6 +24,7 @@ from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.markup import translate_html
 from keras_transformer.serving.service import (
     Job,
+    Sentence,
     Service,
     json_response,
     scalar_text,
@@ -126,7 +127,8 @@ async def _translate(job: Job) -> dict[str, Any]:
         translations = await translate_html(job, texts)
     else:
         found = await job.search(texts, 1 + count)
-        translations = await job.apart(list, map(job.join, texts, found))
+        join = partial(_joined, job)
+        translations = await job.apart(list, map(join, texts, found))
     answer: dict[str, Any] = {
         "translatedText": [best for best, *_ in translations]
     }
@@ -140,11 +142,15 @@ async def _translate(job: Job) -> dict[str, Any]:
     return answer
 
 
-def _read(job: Job) -> tuple[dict[str, Any], list[str], str, str]:
-    """Read parameters, texts and the languages as the model spells them.
+def _joined(job: Job, text: str, parts: Sequence[Sentence]) -> list[str]:
+    """Join the best hypotheses of a text's sentences, the next and so on."""
+    most = max((len(part.hypotheses) for part in parts), default=1)
+    ranks = range(1, most + 1)
+    return list(dict.fromkeys(job.join(text, parts, rank) for rank in ranks))
 
-    What is invalid is refused in LibreTranslate's words.
-    """
+
+def _read(job: Job) -> tuple[dict[str, Any], list[str], str, str]:
+    """Read parameters, texts and the languages as the model spells them."""
     sides, fields = job.splitter.languages, _fields(job)
     for name in "q", "source", "target":
         if not fields.get(name):

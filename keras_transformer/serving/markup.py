@@ -6,13 +6,12 @@ that open and close in it. In the translation each element encloses the words
 that the word links give to its words.
 
 Code, the reading above a word and elements marked `translate="no"` come back
-whole. Like an image, each has one place in its sentence; the model does not see
-what is inside. All this takes time in proportion to the HTML.
+whole: like an image, each has one place in its sentence. All this takes time in
+proportion to the HTML.
 """
 
 import bisect
 import dataclasses
-import functools
 import html
 import itertools
 import re
@@ -78,15 +77,26 @@ async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
     # Only elements ask which words belong together.
     pairs = zip(segments, found, strict=True)
     await job.link([y for x, those in pairs if x.elements for y in those])
-    put = functools.partial(Segment.put, splitter=job.splitter)
-    done: list[str] = await job.apart(list, map(put, segments, found))
+    splitters = itertools.repeat(job.splitter)
+    done: list[str] = await job.apart(
+        list, map(Segment.put, segments, found, splitters)
+    )
     parts = iter(done)
     return [["".join(itertools.islice(parts, len(page)))] for page in pages]
 
 
 def read(source: str) -> list["Segment"]:
     """Read HTML, a whole page or a part."""
-    segments, end, pieces = list[Segment](), 0, _Reader(source).pieces
+    pieces, reader = list[Piece](), _Reader(source)
+    places = itertools.pairwise([*reader.starts, len(source)])
+    for (start, end), name in zip(places, reader.names, strict=True):
+        piece = source[start:end]
+        if name != "#" or re.match("<[a-zA-Z/!?]", piece):
+            pieces.append((piece, name.strip("#")))
+            continue
+        for word in re.findall(f"[{_WHITE}]+|[^{_WHITE}]+", piece):
+            pieces.append((word, " " if word[0] in _WHITE else "#"))
+    segments, end = list[Segment](), 0
     kinds = "".join(name[:1] or " " for _, name in pieces)
     # What would stay at the edges of a segment anyway is not part of it.
     for place in re.finditer(r"[^ |]([^|]*[^ |])?|\Z", kinds):
@@ -97,32 +107,21 @@ def read(source: str) -> list["Segment"]:
 
 
 class _Reader(HTMLParser):
-    """Cuts HTML into pieces, which together are the source.
-
-    A tag without an end makes all behind it one piece that is not text.
-    """
+    """Finds where each piece of HTML begins, and what it is."""
 
     def __init__(self, source: str) -> None:
         super().__init__()
-        self._starts, self._names = list[int](), list[str]()  # Of pieces.
+        self.starts, self.names = list[int](), list[str]()
         self._opened: list[int] = []  # Tags of inline elements, by number.
         self._inside: list[str] = []  # An element that is left alone.
         # In one line, columns count from the start. The other two are comments
         # to a browser; the parser skips one and may fail at the other.
         one_line = _ENDLESS.sub(" ", source.replace("\n", " "))
         self.feed(one_line.replace("</>", "<!>").replace("<![", "<! "))
-        # What has no end. If closed, the parser would try it again and again.
+        # A tag without an end makes all behind it one piece that is no text. If
+        # closed, the parser would try it again and again.
         self._add("#")
         self._cut()
-        self.pieces: list[Piece] = []
-        places = itertools.pairwise([*self._starts, len(source)])
-        for (start, end), name in zip(places, self._names, strict=False):
-            piece = source[start:end]
-            if name != "#" or re.match("<[a-zA-Z/!?]", piece):
-                self.pieces.append((piece, name.strip("#")))
-                continue
-            for word in re.findall(f"[{_WHITE}]+|[^{_WHITE}]+", piece):
-                self.pieces.append((word, " " if word[0] in _WHITE else "#"))
 
     def handle_starttag(self, tag: str, attrs: list) -> None:
         # Of two with the same name, the first counts.
@@ -159,10 +158,10 @@ class _Reader(HTMLParser):
         is_inline = element in _INLINE or bool({*"-:"} & {*element})
         if (is_void or is_alone) and is_inline:
             name = ""  # With nothing between tags, it opens nothing.
-        number = len(self._names)
-        self._starts.append(self.getpos()[1])
-        self._names.append(name)
-        if self._opened and name == f"/{self._names[self._opened[-1]]}":
+        number = len(self.names)
+        self.starts.append(self.getpos()[1])
+        self.names.append(name)
+        if self._opened and name == f"/{self.names[self._opened[-1]]}":
             self._opened.pop()
         elif name not in ("", "#"):
             self._opened.append(number)
@@ -172,18 +171,15 @@ class _Reader(HTMLParser):
     def _cut(self) -> None:
         # An element that goes on behind a border is one itself.
         for number in self._opened:
-            self._names[number] = "|"
+            self.names[number] = "|"
         self._opened.clear()
 
 
 @dataclasses.dataclass(eq=False)
 class _Element:
-    """An element of a segment: tags, and places in its text.
+    """An element of a segment: its tags, and its place in the text."""
 
-    A space that follows a tag is part of it where the text has one already.
-    """
-
-    before: list[str]
+    before: list[str]  # A tag, and space where the text has one already.
     start: int
     end: int = 0
     after: list[str] = dataclasses.field(default_factory=list)
@@ -191,46 +187,39 @@ class _Element:
 
 
 class Segment:
-    """Text and elements between two blocks, and what is before them.
-
-    Where nothing is to be translated, the text is empty.
-    """
+    """Text and elements between two blocks, and what is before them."""
 
     def __init__(self, before: str, pieces: Sequence[Piece]) -> None:
         self.sent = before + "".join(sent for sent, _ in pieces)
         self._whole = _Element([before], 0)
-        last, opened = self._whole.before, [self._whole]
-        texts, size = [""], 0
+        last, opened, text = list[str](), [self._whole], ""
         self._notes: set[int] = set()  # Where 2024<sup>1</sup> got a space.
         for sent, name in pieces:
-            if name == " " and texts[-1] in ("", " "):
+            if name == " " and text[-1:] in ("", " "):
                 last.append(sent)
             elif name in (" ", "#"):
                 # White space between words is one space.
-                text = _ENDLESS.sub("&amp;", name.replace("#", sent))
-                text = _LINE_END.sub(" ", html.unescape(text))
-                if texts[-1][-1:].isdigit() and text[:1].isdigit():
-                    begun = [x.before[0] for x in opened if x.start == size]
-                    if any(map(_RAISED.match, begun)):  # No digit of that.
-                        self._notes.add(size)
-                        text = f" {text}"
-                texts.append(text)
-                size += len(text)
+                word = _ENDLESS.sub("&amp;", name.replace("#", sent))
+                word = _LINE_END.sub(" ", html.unescape(word))
+                if text[-1:].isdigit() and word[:1].isdigit():
+                    tags = [x.before[0] for x in opened if x.start == len(text)]
+                    if any(map(_RAISED.match, tags)):  # No digit of that.
+                        self._notes.add(len(text))
+                        word = f" {word}"
+                text += word
                 last = []  # Takes a second space.
             elif name.startswith("/"):
                 element = opened.pop()
-                element.end, element.after = size, [sent]
-                last = element.after if element.start == size else last
+                element.end, element.after = len(text), [sent]
+                last = element.after if element.start == len(text) else last
             else:
-                element = _Element([sent], size)
+                element = _Element([sent], len(text))
                 opened[-1].children.append(element)
                 last = element.before
                 if name:
                     opened.append(element)
-        self._whole.end, self.elements = size, self._whole.children
-        self.text = "".join(texts)
-        if is_kept(self.text):
-            self.text = ""
+        self._whole.end, self.elements = len(text), self._whole.children
+        self.text = "" if is_kept(text) else text  # To translate.
 
     def put(self, sentences: Sequence[Sentence], splitter: Splitter) -> str:
         """Write the translations of the sentences, with elements in place.
@@ -250,20 +239,18 @@ class Segment:
         self._borders: list[tuple[int, int, int]] = []
         starts = [*itertools.accumulate(map(len, pieces))][::2]
         for each, at in zip(sentences, starts, strict=False):
-            self._borders.append((each.span.start, len(self._words), at))
+            number = len(self._words)
+            self._borders.append((each.span.start, number, at))
             source = _words(each.source, splitter.languages[0], each.span.start)
             target = _words(each.best, splitter.languages[1], at)
-            # Words without a link keep their order.
-            count = len(target)
-            origins = [i * len(source) // count for i in range(count)]
-            for origin, i in each.links or ():
-                origins[i] = origin
-            self._words += zip(
-                target, [source[i] for i in origins], strict=True
-            )
-        for i, (word, its) in enumerate(self._words):
-            self._borders.append((its.start, i, word.start))
-            self._borders.append((its.end, i + 1, word.end))
+            origins = {i: origin for origin, i in each.links or ()}
+            for i, word in enumerate(target):
+                # Words without a link keep their order.
+                origin = origins.get(i, i * len(source) // len(target))
+                start, end = source[origin]
+                self._words.append((word, source[origin]))
+                self._borders.append((start, number + i, word.start))
+                self._borders.append((end, number + i + 1, word.end))
         self._borders.sort()
         words, inside = Span(0, len(self._words)), Span(0, len(self._target))
         return self._whole.before[0] + self._inner(self._whole, words, inside)
@@ -276,8 +263,8 @@ class Segment:
                 placed.append((run, self._around(child, run), child))
                 continue
             # Without words it goes to the next border of a word.
-            i = bisect.bisect_left(self._borders, (child.start,))
             number, at = words.end, inside.end
+            i = bisect.bisect_left(self._borders, (child.start,))
             if i < len(self._borders) and self._borders[i][0] < element.end:
                 _, number, at = self._borders[i]
             placed.append((Span(number, number), Span(at, at), child))
@@ -295,10 +282,7 @@ class Segment:
         return "".join(parts)
 
     def _runs(self, element: _Element, words: Span) -> dict[_Element, Span]:
-        """Find for each child a run of words that mostly come from its own.
-
-        Another word in a run costs as much as one of its own gains.
-        """
+        """Find for each child a run of words that mostly come from its own."""
         children = [each for each in element.children if each.start < each.end]
         ends = [child.end for child in children]
         best: dict[_Element, tuple[int, Span]] = {}
@@ -309,6 +293,7 @@ class Segment:
             if i == len(ends) or children[i].start >= origin.end:
                 continue
             child = children[i]
+            # Another word costs as much as one of its own gains.
             gain, run = latest.get(child, (0, Span(number, number)))
             gain -= number - run.end
             start = run.start if gain > 0 else number

@@ -177,11 +177,7 @@ async def _translate(job: Job) -> dict[str, Any]:
             }
             for each in sentences
         ],
-        "translation": job.splitter.together(
-            text,
-            [each.span for each in sentences],
-            [each.best for each in sentences],
-        ),
+        "translation": job.join(text, sentences),
     }
 
 

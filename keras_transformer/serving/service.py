@@ -323,19 +323,11 @@ class Job:
             columns = [outputs[name] for name in names]
             await self.apart(list, map(put, part, *columns))
 
-    def join(self, text: str, parts: Sequence[Sentence]) -> list[str]:
-        """Join the translations of a text's sentences, best first.
-
-        The n-th joins the n-th hypothesis of each sentence, or its last.
-        """
+    def join(self, text: str, parts: Sequence[Sentence], rank: int = 1) -> str:
+        """Join the translations of a text, of each sentence its `rank`-th."""
         spans = [part.span for part in parts]
-        most = max((len(part.hypotheses) for part in parts), default=1)
-        ranks = [
-            [part.hypotheses[:rank][-1][0] for part in parts]
-            for rank in range(1, most + 1)
-        ]
-        whole = [self.splitter.together(text, spans, rank) for rank in ranks]
-        return list(dict.fromkeys(whole))
+        said = [part.hypotheses[:rank][-1][0] for part in parts]
+        return self.splitter.together(text, spans, said)
 
 
 def json_response(

@@ -120,25 +120,32 @@ def _padded(rows: tf.Tensor | tf.RaggedTensor, pad_id: int) -> tf.Tensor:
     return rows.to_tensor(pad_id) if isinstance(rows, tf.RaggedTensor) else rows
 
 
-def as_bytes(name: str, texts: Sequence[str]) -> list[bytes]:
+def as_bytes(
+    name: str, texts: Sequence[str], without_zero: bool = True
+) -> list[bytes]:
     """Encode texts in UTF-8; `name` stands for them in errors."""
-    # UTF-8 cannot encode a lone surrogate. A model may say a zero byte.
-    given = checked_texts(name, texts, without_zero=name != "targets")
+    # UTF-8 cannot encode a lone surrogate.
+    given = checked_texts(name, texts, without_zero=without_zero)
     return [text.encode("utf-8", "replace") for text in given]
 
 
 def pairs_as_bytes(
-    **texts: Sequence[str],
+    sources: Sequence[str], targets: Sequence[str]
 ) -> tuple[list[bytes], list[bytes]]:
-    """Encode two lists of texts, which must be of one length."""
-    one, other = texts
-    ones, others = (as_bytes(name, given) for name, given in texts.items())
+    """Encode sources and their translations."""
+    pairs = as_bytes("sources", sources), as_bytes("targets", targets, False)
+    check_lengths(sources=pairs[0], targets=pairs[1])
+    return pairs
+
+
+def check_lengths(**texts: list[bytes]) -> None:
+    """Refuse two lists of texts of unequal length."""
+    (one, ones), (other, others) = texts.items()
     if len(ones) != len(others):
         raise ValueError(
             f"`{one}` and `{other}` must be of one length. Received: "
             f"{len(ones)} {one}, {len(others)} {other}"
         )
-    return ones, others
 
 
 def only_signs(text: str) -> str:

@@ -27,6 +27,7 @@ from keras_transformer.translation.text_batches import (
     Hypothesis,
     as_bytes,
     batches,
+    check_lengths,
     hypotheses,
     only_signs,
     pairs_as_bytes,
@@ -258,7 +259,8 @@ class Translator:
         """
         encoded, begun = as_bytes("texts", texts), None
         if prefixes is not None:
-            encoded, begun = pairs_as_bytes(texts=texts, prefixes=prefixes)
+            begun = as_bytes("prefixes", prefixes)
+            check_lengths(texts=encoded, prefixes=begun)
         of_kind("search", Search, search)
         if split_sentences:
             from keras_transformer.translation import sentences
@@ -408,7 +410,7 @@ class Translator:
         search = self.search
         if length_penalty is not None:
             search = dataclasses.replace(search, length_penalty=length_penalty)
-        pairs = pairs_as_bytes(sources=sources, targets=targets)
+        pairs = pairs_as_bytes(sources, targets)
         alpha = tf.constant(search.length_penalty, tf.float32)
         penalty = tf.TensorSpec([], tf.float32)
         score = self.graph("score", self.id_model.score_ids, IDS, IDS, penalty)
@@ -438,7 +440,7 @@ class Translator:
         """
         from keras_transformer.translation.alignment import Attention, attended
 
-        pairs = pairs_as_bytes(sources=sources, targets=targets)
+        pairs = pairs_as_bytes(sources, targets)
         look, pieces = self.id_model.attention_ids, self.tokenizer.pieces
         return [
             Attention(pieces(source), pieces(target), weights)
@@ -470,7 +472,7 @@ class Translator:
             attended,
         )
 
-        pairs = pairs_as_bytes(sources=sources, targets=targets)
+        pairs = pairs_as_bytes(sources, targets)
         look = self.id_model.mean_attention_ids
         of_pairs = attended(self, look, pairs, max_source_length, batch_tokens)
         means = [weights for *_, weights in of_pairs]

@@ -31,7 +31,7 @@ TABLE = pandas.DataFrame({"en": ["a"], "de": ["b"]})
 )
 def test_one_text_or_none_is_no_list_of_texts(texts):
     with pytest.raises(kt.UserError) as caught:
-        checked_texts("sources", texts)
+        list(checked_texts("sources", texts))
     assert "`sources`" in str(caught.value) and "\n" not in str(caught.value)
     assert list(checked_texts("sources", TABLE["de"])) == ["b"]
 
