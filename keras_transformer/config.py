@@ -75,9 +75,7 @@ class ModelConfig:
         None, "layers of the encoder, if not `num_layers`", metavar="N"
     )
     decoder_layers: int | None = setting(
-        None,
-        "layers of the decoder, if not `num_layers`",
-        metavar="N",
+        None, "layers of the decoder, if not `num_layers`", metavar="N"
     )
     d_model: int = setting(
         512, "width of every sub-layer's output, even (d_model)"
@@ -88,12 +86,10 @@ class ModelConfig:
         "width of a head's queries and keys; d_model / h if not given (d_k)",
     )
     value_dim: int = setting(
-        None,
-        "width of a head's values; d_model / h if not given (d_v)",
+        None, "width of a head's values; d_model / h if not given (d_v)"
     )
     ffn_dim: int = setting(
-        2048,
-        "inner width of the feed-forward network (d_ff)",
+        2048, "inner width of the feed-forward network (d_ff)"
     )
     dropout: float = setting(
         0.1,

@@ -13,9 +13,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of a training, and the one that only this verb has."""
     add_settings(parser)
     parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="print the costs, train nothing",
+        "--dry-run", action="store_true", help="print the costs, train nothing"
     )
 
 

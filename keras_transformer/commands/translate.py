@@ -40,11 +40,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_search_flags(parser)
     flags.add_sampling_flags(parser)
     flags.add_parallel_flag(parser)
-    add(
-        "--prefix",
-        metavar="TEXT",
-        help="the first words of every translation",
-    )
+    add("--prefix", metavar="TEXT", help="the first words of every translation")
     add(
         "--prefixes",
         type=pathlib.Path,

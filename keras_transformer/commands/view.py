@@ -13,12 +13,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has."""
     flags.add_run_flags(parser, "average")
     add = parser.add_argument
-    add(
-        "text",
-        nargs="+",
-        metavar="TEXT",
-        help="a text of the source language",
-    )
+    add("text", nargs="+", metavar="TEXT", help="a text of the source language")
     add(
         "--output",
         type=pathlib.Path,

@@ -84,11 +84,7 @@ class Settings:
 
 
 def model_config(
-    what: object,
-    *,
-    encoder_layers: int,
-    decoder_layers: int,
-    **others: Any,
+    what: object, *, encoder_layers: int, decoder_layers: int, **others: Any
 ) -> ModelConfig:
     """Make the configuration of a model whose linear parts all have biases."""
     if encoder_layers == decoder_layers:
@@ -198,10 +194,7 @@ def column_order(positions: str, d_model: int) -> np.ndarray | slice:
 
 
 def logits(
-    table: np.ndarray,
-    bias: np.ndarray,
-    rows: np.ndarray,
-    lacking: np.ndarray,
+    table: np.ndarray, bias: np.ndarray, rows: np.ndarray, lacking: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Return the matrix and bias of the logits, `(V, D)` and `(V,)`.
 

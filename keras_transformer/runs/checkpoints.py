@@ -31,11 +31,7 @@ import numpy as np
 from keras_transformer.config import UserError
 from keras_transformer.machine import files
 from keras_transformer.replicas import seeds_of
-from keras_transformer.runs.layout import (
-    CHECKPOINTS,
-    list_checkpoints,
-    step_of,
-)
+from keras_transformer.runs.layout import CHECKPOINTS, list_checkpoints, step_of
 
 WEIGHTS_FILE = "model.weights.h5"
 RESUMABLE = 2

@@ -26,10 +26,7 @@ from keras_transformer.config import (
 )
 from keras_transformer.machine import files
 from keras_transformer.runs.layout import CONFIG_FILE, TOKENIZER_FILE, has_begun
-from keras_transformer.settings import (
-    checked_value,
-    setting_of,
-)
+from keras_transformer.settings import checked_value, setting_of
 
 if TYPE_CHECKING:  # Of TensorFlow.
     from keras_transformer.data.tokenizer import Tokenizer

@@ -27,11 +27,7 @@ from keras_transformer.machine import devices, exhaustion
 from keras_transformer.model import Transformer
 from keras_transformer.training import building, preparation, workers
 from keras_transformer.training.display import heartbeat, warn_of_warm_up
-from keras_transformer.training.request import (
-    Session,
-    log_shown,
-    understand,
-)
+from keras_transformer.training.request import Session, log_shown, understand
 
 logger = logging.getLogger("keras_transformer")
 # A hundred of the paper's batches, about as full as those of all pairs.

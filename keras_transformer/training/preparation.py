@@ -30,11 +30,7 @@ from keras_transformer.runs.run_config import (
 )
 from keras_transformer.training.building import plan_batches
 from keras_transformer.training.display import heartbeat
-from keras_transformer.training.request import (
-    Session,
-    check_tags,
-    lacking_tags,
-)
+from keras_transformer.training.request import Session, check_tags, lacking_tags
 from keras_transformer.training.validation import validation_batches
 
 logger = logging.getLogger("keras_transformer")
