@@ -247,21 +247,18 @@ class MultiHeadAttention(keras.layers.Layer):
         causal: bool = False,
         training: bool = False,
         return_attention_scores: bool = False,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor | None]:
         """Attend to a whole sequence at once, within any restriction.
 
         The masks are boolean and broadcastable to `(B, H, T, S)`, or `None`.
-        The weights of a restricted layer come whole only if you ask for them.
+        A restricted layer has weights only if you ask for them.
         """
         keys, values = self.keys_values(key, value)
         if self.restriction is None:
             lengths = (ops.shape(x)[-2] for x in (query, keys))
             mask = all_of(*masks, causal_mask(*lengths) if causal else None)
             return self.attend(query, keys, values, mask, training=training)
-        from keras_transformer.layers.restricted import (
-            restricted_attention,
-            whole_weights,
-        )
+        from keras_transformer.layers.restricted import restricted_attention
 
         queries = self._queries(query, swap_heads)
         context, weights = restricted_attention(
@@ -271,10 +268,9 @@ class MultiHeadAttention(keras.layers.Layer):
             self.restriction,
             masks,
             causal,
-            dropout=self._dropout(training),
+            self._dropout(training),
+            return_attention_scores,
         )
-        if return_attention_scores:
-            weights = whole_weights(weights, ops.shape(query)[1], causal)
         return self._merged(context, query, swap_heads), weights
 
     def _dropout(self, training):

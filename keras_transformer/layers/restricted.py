@@ -30,7 +30,8 @@ def restricted_attention(
     masks: Sequence[Tensor | None] = (),
     causal: bool = False,
     dropout: Callable[[Tensor], Tensor] | None = None,
-) -> tuple[Tensor, Tensor]:
+    with_weights: bool = False,
+) -> tuple[Tensor, Tensor | None]:
     """Weigh the values near every position (section 4).
 
     A query that may see nothing gets the mean of all values, as in
@@ -46,10 +47,11 @@ def restricted_attention(
         causal: Whether position i sees no j beyond i, which costs less than a
             mask.
         dropout: As in `scaled_dot_product_attention`.
+        with_weights: Whether to return the weights, for which all T T are
+            weighed too.
 
     Returns:
-        The context `(B, H, T, U)`, and the weights for `whole_weights`: by
-        blocks, `(B, H, N, P, C)`, or `(B, H, T, T)` with a mask of pairs.
+        The context `(B, H, T, U)`, and the weights `(B, H, T, T)` if asked for.
     """
     queries, keys = query.shape[-2], key.shape[-2]
     if None not in (queries, keys) and queries != keys:
@@ -58,7 +60,8 @@ def restricted_attention(
             f"queries. Received: {queries} queries and {keys} keys"
         )
     given = [mask for mask in masks if mask is not None]
-    if any(len(mask.shape) > 1 and mask.shape[-2] != 1 for mask in given):
+    of_pairs = (len(mask.shape) > 1 and mask.shape[-2] != 1 for mask in given)
+    if with_weights or any(of_pairs):
         near = _band(ops.shape(query)[-2], restriction, causal)
         return scaled_dot_product_attention(
             query, key, value, all_of(near, *given), dropout
@@ -66,44 +69,18 @@ def restricted_attention(
     blocks = _Blocks.of(ops.shape(query)[-2], restriction, causal)
     of_keys = [_by_blocks(mask, blocks) for mask in given]
     seen = all_of(blocks.near(restriction), *of_keys)  # (., ., N, P, C)
-    context, weights = scaled_dot_product_attention(
+    context, _ = scaled_dot_product_attention(
         blocks.cut(query), blocks.look(key), blocks.look(value), seen, dropout
     )
     if of_keys:  # Without them a position sees itself.
         sees_any = ops.any(seen, axis=-1, keepdims=True)
         mean = ops.mean(value, axis=-2, keepdims=True)[:, :, None]
         context = ops.where(sees_any, context, mean)
-        weights = ops.where(sees_any, weights, ops.zeros_like(weights))
     batch, heads, _, width = ops.shape(value)
     context = ops.reshape(
         context, (batch, heads, blocks.number * blocks.size, width)
     )
-    return context[:, :, : blocks.length], weights
-
-
-def whole_weights(
-    weights: Tensor, length: int | Tensor, causal: bool = False
-) -> Tensor:
-    """Spread the weights of `restricted_attention` over all pairs.
-
-    Returns:
-        `(B, H, T, T)`, 0 where nothing is seen. Each row sums to 1.
-    """
-    if len(weights.shape) == 4:
-        return weights
-    batch, heads, count, size, _ = ops.shape(weights)
-    blocks = _Blocks(length, size, count, int(not causal))
-    weights = ops.reshape(
-        weights, (batch, heads, count, size, 2 + blocks.ahead, size)
-    )
-    places = ops.cast(blocks.places(), weights.dtype)
-    weights = ops.einsum("bhnpws,nwm->bhnpms", weights, places)
-    weights = ops.reshape(
-        weights, (batch, heads, count * size, (count + 1 + blocks.ahead) * size)
-    )[:, :, :length, size : size + length]
-    total = ops.sum(weights, axis=-1, keepdims=True)
-    even = ops.ones_like(weights) / ops.cast(length, weights.dtype)
-    return ops.where(total > 0, weights, even)
+    return context[:, :, : blocks.length], None
 
 
 class _Blocks(NamedTuple):
@@ -161,16 +138,6 @@ class _Blocks(NamedTuple):
             keys >= 0,
             keys < self.length,
         )
-
-    def places(self) -> Tensor:
-        """Mark which blocks each block sees, including one behind the first.
-
-        Boolean `(N, 2 + ahead, 1 + N + ahead)`.
-        """
-        looked_at = ops.arange(self.number)[:, None] + ops.arange(
-            2 + self.ahead
-        )
-        return looked_at[:, :, None] == ops.arange(self.number + 1 + self.ahead)
 
 
 def _band(length: int | Tensor, restriction: int, causal: bool) -> Tensor:

@@ -1,5 +1,7 @@
 """Restricted self-attention is full attention with a band for a mask."""
 
+import functools
+
 import keras
 import numpy as np
 import paper
@@ -15,10 +17,7 @@ from keras_transformer.layers import (
     Encoder,
     MultiHeadAttention,
 )
-from keras_transformer.layers.restricted import (
-    restricted_attention,
-    whole_weights,
-)
+from keras_transformer.layers.restricted import restricted_attention
 
 # B 2, H 3, K 5, U 7, D 10; inner width 11.
 SIZES = dict(num_heads=3, key_dim=5, value_dim=7)
@@ -93,13 +92,15 @@ def test_it_is_attention_behind_a_band(length, restriction, causal, kind, seed):
         mask = random.random(shape) < 0.5
         seen = seen & mask
 
-    context, blocks = restricted_attention(
-        query, key, value, restriction, (mask,), causal
+    attend = functools.partial(
+        restricted_attention, query, key, value, restriction, (mask,), causal
     )
-    weights = whole_weights(blocks, length, causal)
+    context, _ = attend()
+    same, weights = attend(with_weights=True)
 
     expected, expected_weights = by_definition(query, key, value, seen)
     np.testing.assert_allclose(context, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(same, expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(weights, expected_weights, rtol=1e-4, atol=1e-6)
 
 
@@ -111,13 +112,15 @@ def test_a_query_with_nothing_to_see_gets_the_mean_in_half_precision(dtype):
     )
     nothing = np.zeros((2, 1, 1, 11), bool)
 
-    context, blocks = restricted_attention(query, key, value, 3, (nothing,))
+    asked = query, key, value, 3, (nothing,)
+    context, _ = restricted_attention(*asked)
 
     assert keras.backend.standardize_dtype(context.dtype) == dtype
     mean = np.asarray(keras.ops.cast(value, "float32")).mean(2, keepdims=True)
     found = np.asarray(keras.ops.cast(context, "float32"))
     np.testing.assert_allclose(found, mean + np.zeros(found.shape), atol=0.02)
-    weights = keras.ops.cast(whole_weights(blocks, 11), "float32")
+    _, weights = restricted_attention(*asked, with_weights=True)
+    weights = keras.ops.cast(weights, "float32")
     np.testing.assert_allclose(weights, 1 / 11, rtol=0.01)
 
 
