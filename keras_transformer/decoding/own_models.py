@@ -25,6 +25,7 @@ from keras_transformer.layers import Decoder, DecoderLayer
 from keras_transformer.model import Transformer
 
 logger = logging.getLogger("keras_transformer")
+_warn_once = functools.cache(logger.warning)
 
 
 class WholeSteps:
@@ -41,7 +42,12 @@ class WholeSteps:
         beam_size: int,
         words: tuple[tf.Tensor, tf.Tensor] | None = None,
     ) -> None:
-        _say_slower(type(model).__name__)
+        _warn_once(
+            "A search with %s runs the whole target again for every token, "
+            "which is slower: it has no cached step that computes what a call "
+            "does (`decode_step` of a Transformer, `step` of a layer).",
+            type(model).__name__,
+        )
         self._model = model
         source = tf.convert_to_tensor(source)
         self._words = words
@@ -189,32 +195,15 @@ def warn_of_padding(model: Any, ids: SpecialIds) -> None:
     one, other = (logits_of(model, (x, target_in)) for x in (source, padded))
     difference = tf.reduce_max(tf.abs(tf.cast(one - other, tf.float32)))
     if difference > 1e-2 * tf.reduce_max(tf.abs(tf.cast(one, tf.float32))):
-        name = getattr(model, "__name__", type(model).__name__)
-        _say_padding_shows(name, ids.pad)
+        _warn_once(
+            "%s sees the padding behind a source, so a text translates "
+            "differently beside a longer one; mask id %d (layers of Keras pass "
+            "a mask on if they have `supports_masking`).",
+            getattr(model, "__name__", type(model).__name__),
+            ids.pad,
+        )
 
 
 def _first_lines(error: Exception) -> str:
     lines = re.sub(r"\x1b\[\d+m", "", str(error)).splitlines()
     return " ".join([x for x in lines if x.strip()][:2] or ["no message"])[:200]
-
-
-@functools.cache  # Said once.
-def _say_slower(name: str) -> None:
-    """Say that a search runs the whole target at every token."""
-    logger.warning(
-        "A search with %s runs the whole target again for every token, which "
-        "is slower: it has no cached step that computes what a call does "
-        "(`decode_step` of a Transformer, `step` of a layer).",
-        name,
-    )
-
-
-@functools.cache
-def _say_padding_shows(name: str, pad: int) -> None:
-    logger.warning(
-        "%s sees the padding behind a source, so a text translates "
-        "differently beside a longer one; mask id %d (layers of Keras pass a "
-        "mask on if they have `supports_masking`).",
-        name,
-        pad,
-    )

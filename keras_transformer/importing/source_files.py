@@ -306,18 +306,12 @@ def _tensor(
     """Make a view of a storage, whose numbers may come later."""
     if storage.ndim != 1 or not storage.flags.c_contiguous:
         raise ValueError("a tensor is made of no storage")
-    width = storage.itemsize
-    last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-    size = math.prod(shape)
-    if (
-        min((offset, *shape, *strides)) < 0
-        or size > storage.size
-        or (size and offset + last >= storage.size)
-    ):
+    if math.prod(shape) > storage.size or min((0, *strides)) < 0:
         raise ValueError("a tensor reaches beyond its storage")
-    return np.lib.stride_tricks.as_strided(
-        storage[offset:], shape, [s * width for s in strides], writeable=False
-    )
+    width = storage.itemsize
+    places = offset * width, [stride * width for stride in strides]
+    # NumPy refuses what reaches beyond the storage.
+    return np.ndarray(shape, storage.dtype, storage, *places)
 
 
 def _values(content: bytes, dtype: str) -> np.ndarray:

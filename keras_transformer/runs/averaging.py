@@ -39,7 +39,7 @@ class Chosen:
     Attributes:
         checkpoints: Names of the checkpoints behind them, oldest first; none
             if only the final weights are left.
-        weights: CRC-32 of the file that they, or the newest of them, are in.
+        checksum: CRC-32 of the file that they, or the newest of them, are in.
         averaged: How many checkpoints the average is of; 0 if not noted.
         step: Updates of the whole training; 0 if it did not end, or left no
             `result.json`, so that the attributes below say nothing.
@@ -53,7 +53,7 @@ class Chosen:
     """
 
     checkpoints: tuple[str, ...]
-    weights: int
+    checksum: int
     averaged: int = 0
     step: int = 0
     better: str = AVERAGE
@@ -65,7 +65,7 @@ class Chosen:
 
     def __str__(self) -> str:
         """Identify them: other weights have another text."""
-        return " ".join([*self.checkpoints, f"{self.weights:08x}"])
+        return " ".join([*self.checkpoints, f"{self.checksum:08x}"])
 
     @property
     def is_final(self) -> bool:
@@ -74,7 +74,7 @@ class Chosen:
 
     def is_damaged(self) -> bool:
         """Whether `final.weights.h5` is no longer as it was written."""
-        return files.checksum(self.run_dir / FINAL_FILE) != self.weights
+        return files.checksum(self.run_dir / FINAL_FILE) != self.checksum
 
     def sentence(self) -> str:
         """Name the weights, and why they were taken."""
@@ -99,6 +99,7 @@ class Chosen:
         """Write `result.json`."""
         fields = dataclasses.asdict(self)
         run_dir = fields.pop("run_dir")
+        fields["weights"] = fields.pop("checksum")
         files.write_text(run_dir / RESULT_FILE, files.to_json(fields))
 
     def load(self, run: RunConfig) -> Transformer:
@@ -152,8 +153,8 @@ def final_result(run_dir: str | os.PathLike) -> Chosen | None:
     try:
         fields = files.from_json(path.read_text("utf-8"))
         fields.pop("averages", None)  # Of earlier versions.
-        checkpoints = tuple(fields.pop("checkpoints"))
-        result = Chosen(checkpoints, **fields, run_dir=run_dir)
+        of_file = tuple(fields.pop("checkpoints")), fields.pop("weights")
+        result = Chosen(*of_file, **fields, run_dir=run_dir)
     except (OSError, ValueError, TypeError, KeyError) as error:
         if not kept:
             raise UserError(
@@ -175,20 +176,12 @@ def choose(
     with `average` that many. If there are fewer, all are taken, and the log
     says so.
     """
-    if average is None:
-        if result := final_result(run_dir):
-            return result
-        if is_slim(run_dir):
+    if average is None and (result := final_result(run_dir)):
+        return result
+    if is_slim(run_dir):
+        if average is None:
             checksum = files.checksum(run_dir / FINAL_FILE)
             return Chosen((), checksum, run_dir=run_dir)
-    return choose_average(run_dir, run, average)
-
-
-def choose_average(
-    run_dir: pathlib.Path, run: RunConfig, average: int | None = None
-) -> Chosen:
-    """Choose checkpoints as `choose`, even if validation preferred others."""
-    if is_slim(run_dir):
         raise UserError(
             f"{run_dir} has no checkpoints any more, only the weights its "
             "training ended with; leave out `average` to take them."

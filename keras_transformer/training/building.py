@@ -117,7 +117,7 @@ def _begin_with(
     return {
         "run_dir": run_dir,
         "checkpoints": [*chosen.checkpoints],
-        "weights": chosen.weights,
+        "weights": chosen.checksum,
     }
 
 

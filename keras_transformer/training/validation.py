@@ -236,9 +236,10 @@ class Validation:
         run_dir = self.run_dir
         layout.check_lock(run_dir)
         result = averaging.final_result(run_dir)
-        chosen = averaging.choose_average(run_dir, self.run)
         # A later session may ask for another `average`, if it can have it.
-        wanted, have = self.run.training.average, chosen.averaged
+        wanted = self.run.training.average
+        chosen = averaging.choose(run_dir, self.run, wanted)
+        have = chosen.averaged
         if (
             result is None
             or (have == wanted and result.averaged not in (0, have))
@@ -302,7 +303,7 @@ class Validation:
             better=better,
             checkpoints=names,
             validation=measured,
-            weights=files.checksum(path),
+            checksum=files.checksum(path),
             by=by,
         )
         result.save()

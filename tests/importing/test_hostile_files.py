@@ -239,6 +239,8 @@ def test_a_tensor_is_a_view_of_its_storage(read_tensor):
     [
         (tensor(0, (2, 2), (-2, 2)), "reaches beyond its storage"),
         (tensor(0, (2**31, 2**20), (0, 0)), "reaches beyond its storage"),
+        (tensor(3, (2,), (1,)), "size of buffer"),
+        (tensor(4, (1,), (0,)), "size of buffer"),
         # A view is no storage.
         (
             REBUILD

@@ -67,7 +67,7 @@ def finished(small_run, tmp_path_factory):
         better="average",
         checkpoints=("step-000000007",),
         validation={"average": figures, "last": figures},
-        weights=files.checksum(path),
+        checksum=files.checksum(path),
         run_dir=run_dir,
     ).save()
     return run_dir

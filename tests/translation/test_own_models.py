@@ -114,7 +114,7 @@ def own(kind):
 
 @pytest.fixture(autouse=True)
 def _said_anew():
-    models_of_others._say_slower.cache_clear()
+    models_of_others._warn_once.cache_clear()
 
 
 def test_layers_that_a_subclass_adds_are_built_and_saved(tmp_path):
@@ -358,7 +358,7 @@ def mean_of_source(inputs):
 
 
 def test_a_model_that_sees_padding_is_told_once(caplog):
-    models_of_others._say_padding_shows.cache_clear()
+    models_of_others._warn_once.cache_clear()
     words = kt.TokenizerAdapter(Codes(), bos_id=1, eos_id=2)
     kt.Translator(copying, words)
     assert not caplog.messages
