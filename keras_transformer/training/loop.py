@@ -155,28 +155,17 @@ def train(session: Session) -> None:
             "ends, or start another process."
         )
     stop = Stop()
-    try:
-        with (
-            exhaustion.explained(session.less_memory, session.run_dir),
-            stop.listening(),
-        ):
-            _train_alone_or_together(session, stop)
-    finally:
-        _training.release()
-
-
-def _train_alone_or_together(session: Session, stop: Stop) -> None:
-    """Join the other workers, if any; as the chief, hold the run directory."""
-    strategy = workers.make_strategy(session.strategy)
-    held: contextlib.AbstractContextManager = contextlib.nullcontext()
-    if workers.is_chief(strategy):
-        check_beginning(session)
-        held = layout.only_writer(session.run_dir)
-    with (
-        held,
-        workers.lost_worker_told(strategy),
-        keras_internals.gradients_forgotten(),
-    ):
+    with contextlib.ExitStack() as stack:
+        enter = stack.enter_context
+        stack.callback(_training.release)
+        enter(exhaustion.explained(session.less_memory, session.run_dir))
+        enter(stop.listening())
+        strategy = workers.make_strategy(session.strategy)
+        if workers.is_chief(strategy):
+            check_beginning(session)
+            enter(layout.only_writer(session.run_dir))
+        enter(workers.lost_worker_told(strategy))
+        enter(keras_internals.gradients_forgotten())
         _train(session, strategy, stop)
         workers.end_together(strategy)
 

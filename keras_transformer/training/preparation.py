@@ -164,12 +164,18 @@ def prepare_vocabulary(
     Returns:
         The run, with the vocabulary's real size, and the tokenizer.
     """
-    given = session.tokenizer
+    run, given = session.run, session.tokenizer
     if given is not None and not isinstance(given, Tokenizer):
         given = load_tokenizer(given)
     if layout.has_begun(session.run_dir):
-        return session.run, _own_vocabulary(session.run_dir, given)
-    run = session.run
+        tokenizer = load_vocabulary(session.run_dir)
+        if given and given.model != tokenizer.model:
+            raise UserError(
+                f"{session.run_dir} was trained with another vocabulary than "
+                "the `tokenizer` given; leave that out, or give another "
+                "`run_dir`."
+            )
+        return run, tokenizer
     if run.initial:
         given = _vocabulary_of_initial(run, given)
     corpus = corpus or session.open_text()
@@ -180,37 +186,22 @@ def prepare_vocabulary(
     run_dir.mkdir(parents=True, exist_ok=True)
     for header in (run_dir / layout.RECORDS).glob(f"*/{RECORDS_FILE}"):
         files.remove(header.parent)  # Made with another vocabulary.
-    # It gets its name last, since one without a configuration is not ours.
-    with files.whole(run_dir / layout.TOKENIZER_FILE) as path:
-        if given:
-            logger.info("Taking a vocabulary of %d pieces.", given.vocab_size)
-            given.save(path)
-            tokenizer = given
-        else:
-            size = run.model.vocab_size
-            logger.info("Training a vocabulary of %d pieces.", size)
-            with heartbeat("Training the vocabulary"):
-                sentences = corpus.sentences(run.train_split)
-                symbols = run.symbols or ()
-                tokenizer = Tokenizer.train(sentences, size, path, symbols)
-        model = dataclasses.replace(run.model, vocab_size=tokenizer.vocab_size)
-        known = checksum_of(tokenizer)
-        run = dataclasses.replace(run, model=model, vocabulary=known)
-        run.save(run_dir)
-    return run, tokenizer
-
-
-def _own_vocabulary(
-    run_dir: pathlib.Path, given: Tokenizer | None
-) -> Tokenizer:
-    """Load the vocabulary of a begun run; refuse another one."""
-    tokenizer = load_vocabulary(run_dir)
-    if given and given.model != tokenizer.model:
-        raise UserError(
-            f"{run_dir} was trained with another vocabulary than the "
-            "`tokenizer` given; leave that out, or give another `run_dir`."
-        )
-    return tokenizer
+    run.save(run_dir)  # First: a vocabulary without it is not ours.
+    path = run_dir / layout.TOKENIZER_FILE
+    if given:
+        logger.info("Taking a vocabulary of %d pieces.", given.vocab_size)
+        given.save(path)
+        tokenizer = given
+    else:
+        size = run.model.vocab_size
+        logger.info("Training a vocabulary of %d pieces.", size)
+        with heartbeat("Training the vocabulary"):
+            sentences = corpus.sentences(run.train_split)
+            symbols = run.symbols or ()
+            tokenizer = Tokenizer.train(sentences, size, path, symbols)
+    model = dataclasses.replace(run.model, vocab_size=tokenizer.vocab_size)
+    known = checksum_of(tokenizer)
+    return dataclasses.replace(run, model=model, vocabulary=known), tokenizer
 
 
 def _vocabulary_of_initial(

@@ -185,11 +185,19 @@ def understand(**arguments: Any) -> Session:
     The text is opened, unless a run that has begun goes on with its own.
     """
     given = {name: x for name, x in arguments.items() if x is not None}
-    if "recipe" in given:
-        given = {**_recipe_beside(given), **given}
-    if "tokenizer" in given or "init_from" in given:
-        # Of a recipe among the flags; a vocabulary has a size.
-        given.pop("vocab_size", None)
+    of_recipe = _recipe_beside(given) if "recipe" in given else {}
+    for name in ("tokenizer", "init_from"):
+        if name not in given:
+            continue
+        of_recipe.pop("vocab_size", None)
+        if size := given.pop("vocab_size", None):  # An @RECIPE has one, too.
+            logger.warning(
+                "`vocab_size` %s has no effect: `%s` brings a vocabulary, "
+                "which has its own size.",
+                size,
+                name,
+            )
+    given = {**of_recipe, **given}
     if "symbols" in given and "tokenizer" in given:  # A run's gets them added.
         raise UserError(
             "Expected `symbols` or `tokenizer`, which brings its own "

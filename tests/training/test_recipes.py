@@ -174,3 +174,15 @@ def test_the_readme_shows_what_the_recipes_hold():
             run.training.average,
             PAPER[recipe][-1],
         ]
+
+
+@pytest.mark.parametrize("recipe", [None, "small-corpus"])
+def test_a_size_beside_a_vocabulary_is_told_to_have_no_effect(
+    recipe, tmp_path, caplog
+):
+    how = dict(corpus="demo", tokenizer=tmp_path / "words.model", recipe=recipe)
+    understand(**how)  # The recipe has a size too.
+    assert not caplog.messages
+    understand(**how, vocab_size=1_234)
+    (said,) = caplog.messages
+    assert "`vocab_size` 1234" in said and "`tokenizer`" in said
