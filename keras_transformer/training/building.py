@@ -6,6 +6,7 @@ chosen once, when the run begins.
 
 import dataclasses
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -15,6 +16,7 @@ import tensorflow as tf
 from keras_transformer.config import TrainingConfig
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.records import TokenisedCorpus
+from keras_transformer.data.texts import Pair
 from keras_transformer.data.tokenizer import NUM_SPECIAL, Tokenizer
 from keras_transformer.layers import TiedEmbedding
 from keras_transformer.losses import SmoothedCrossEntropy
@@ -27,6 +29,27 @@ from keras_transformer.training import workers
 from keras_transformer.training.request import Session
 
 logger = logging.getLogger("keras_transformer")
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """A training for its parts to read: prepared, then restored with a model.
+
+    The model is compiled. Its weights are those of update `start.step`.
+    """
+
+    session: Session  # Its run is completed from the text.
+    tokenizer: Tokenizer
+    plan: BatchPlan
+    validation: tf.data.Dataset | None = None  # The chief's, as `watched`.
+    watched: Sequence[Pair] = ()  # Decoded for BLEU.
+    model: Transformer = None  # type: ignore
+    start: Progress = Progress()
+
+    @property
+    def run(self) -> RunConfig:
+        """The configuration of the run."""
+        return self.session.run
 
 
 def build_model(session: Session) -> Transformer:
@@ -69,18 +92,16 @@ def local_copy(run: RunConfig) -> Transformer:
     return model
 
 
-def restore_model(
-    session: Session, plan: BatchPlan, strategy: tf.distribute.Strategy
-) -> tuple[Transformer, Progress]:
+def restored(training: Training, strategy: tf.distribute.Strategy) -> Training:
     """Build the model and restore it, or begin with another run's weights."""
-    run, run_dir = session.run, session.run_dir
+    run, run_dir = training.run, training.session.run_dir
     with strategy.scope():
-        model = build_model(session)
+        model = build_model(training.session)
         with workers.chief_first(strategy):  # It sets damaged ones aside.
             start = checkpoints.restore_checkpoint(run_dir, model)
         if run.initial and not start.step:
-            vocabulary = load_vocabulary(run_dir)
-            initial = _begin_with(model, run.initial["run_dir"], vocabulary)
+            source_dir = run.initial["run_dir"]
+            initial = _begin_with(model, source_dir, training.tokenizer)
             run = dataclasses.replace(run, initial=initial)
             if workers.is_chief(strategy):
                 run.save(run_dir)
@@ -88,10 +109,13 @@ def restore_model(
         strategy,
         update=start.step,
         steps=run.training.steps,
-        batches=plan.checksum(),
+        batches=training.plan.checksum(),
         weights=run.initial and run.initial["weights"],
     )
-    return model, start
+    for side in {training.tokenizer, training.tokenizer.target}:
+        # `build_model` has set the seed, which unloads these operators.
+        side.load_operator()
+    return dataclasses.replace(training, model=model, start=start)
 
 
 def _begin_with(

@@ -5,7 +5,6 @@ import dataclasses
 import datetime
 import logging
 import math
-import pathlib
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -16,13 +15,12 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import JobError
-from keras_transformer.data.batch_plan import BatchPlan
-from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.machine import files
 from keras_transformer.optimizers import TransformerSchedule
 from keras_transformer.runs.checkpoints import Progress, list_checkpoints
 from keras_transformer.runs.history import History
 from keras_transformer.runs.layout import LOGS
+from keras_transformer.training.building import Training, schedule_of
 
 logger = logging.getLogger("keras_transformer")
 SECONDS = 60.0  # Between two lines of the log, at most.
@@ -33,14 +31,14 @@ FIGURES = ("tokens", "batch_loss", "batch_perplexity", "gradient_norm")
 class TrainingDisplay:
     """Logs a line a minute, at first more, and keeps its figures."""
 
+    training: Training
     guard: "Guard"  # Holds the figures until they are shown.
-    begin: Progress  # Where this session begins.
     history: History  # Gets a row for every line.
-    steps: int  # Of the whole training.
-    minutes: float | None  # Of the whole training; None for no limit.
-    schedule: TransformerSchedule
 
     def __post_init__(self) -> None:
+        run, self.begin = self.training.run, self.training.start
+        self.steps, self.schedule = run.training.steps, schedule_of(run)
+        self.minutes = self.training.session.minutes
         self.seconds = 5.0  # Until the next line.
         self.first: Progress | None = None
         self.last = self.begin  # When the last line was written.
@@ -100,7 +98,8 @@ class TrainingDisplay:
             ending,
         )
         # Keras has already counted the last update, perhaps on each replica.
-        updates = tf.convert_to_tensor(self.guard.model.optimizer.iterations)
+        updates = self.training.model.optimizer.iterations
+        updates = tf.convert_to_tensor(updates)
         self.history.add(
             now,
             loss=loss,
@@ -155,10 +154,7 @@ class Guard:
     not finite is never normal.
     """
 
-    run_dir: pathlib.Path  # Gets the sentences of a bad batch, in its logs.
-    model: keras.Model
-    plan: BatchPlan
-    tokenizer: Tokenizer
+    training: Training
     every: int = 10  # Updates between looks.
 
     def __post_init__(self) -> None:
@@ -175,7 +171,8 @@ class Guard:
     def check(self, step: int) -> None:
         """Look at all figures since the last look, then at all weights."""
         self.look(step)
-        variables = [*self.model.weights, *self.model.optimizer.variables]
+        model = self.training.model
+        variables = [*model.weights, *model.optimizer.variables]
         finite = tf.stack(
             [keras.ops.all(keras.ops.isfinite(v)) for v in variables]
         )
@@ -192,7 +189,7 @@ class Guard:
 
     def look(self, last: int) -> None:
         """Wait for the figures since the last look, and check them."""
-        optimizer = self.model.optimizer
+        optimizer = self.training.model.optimizer
         scaling = keras.optimizers.LossScaleOptimizer
         may_overflow = isinstance(optimizer, scaling)
         # One transfer reads all steps.
@@ -211,12 +208,13 @@ class Guard:
 
     def fail(self, step: int, reason: str) -> NoReturn:
         pairs = self.sentences(step)
-        path = self.run_dir / LOGS / f"bad-batch-step-{step}.txt"
+        run_dir = self.training.session.run_dir
+        path = run_dir / LOGS / f"bad-batch-step-{step}.txt"
         path.parent.mkdir(exist_ok=True)
         with files.open_whole(path) as file:
             for pair in pairs:
                 file.write("\t".join(pair).encode() + b"\n")
-        kept = list_checkpoints(self.run_dir)
+        kept = list_checkpoints(run_dir)
         last = f"is {kept[-1]}" if kept else "was not written yet"
         raise JobError(
             f"At step {step} {reason}; the {len(pairs)} sentence pairs of its "
@@ -227,14 +225,13 @@ class Guard:
 
     def sentences(self, step: int) -> list[tuple[str, ...]]:
         """Return the sources and targets of an update's batch, as text."""
-        epoch, index = divmod(step - 1, len(self.plan))
-        rows = self.plan.epoch(epoch)[index].rows
+        plan, tokenizer = self.training.plan, self.training.tokenizer
+        epoch, index = divmod(step - 1, len(plan))
+        rows = plan.epoch(epoch)[index].rows
         rows = rows[rows >= 0]
         sides = [
-            self.tokenizer.detokenize(
-                side.padded(rows, side.lengths[rows].max())
-            )
-            for side in (self.plan.corpus.source, self.plan.corpus.target)
+            tokenizer.detokenize(side.padded(rows, side.lengths[rows].max()))
+            for side in (plan.corpus.source, plan.corpus.target)
         ]
         return [
             tuple(text.decode() for text in pair)

@@ -21,17 +21,15 @@ import tensorflow as tf
 from keras_transformer import keras_internals
 from keras_transformer.config import UserError
 from keras_transformer.data import batching
-from keras_transformer.data.batch_plan import BatchPlan
-from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.machine import devices, exhaustion
-from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging, checkpoints, history, layout
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import workers
 from keras_transformer.training.building import (
+    Training,
     local_copy,
-    restore_model,
+    restored,
     schedule_of,
 )
 from keras_transformer.training.display import (
@@ -55,35 +53,6 @@ STOP_EVERY = 10
 TOLD = 1_000_000
 
 logger = logging.getLogger("keras_transformer")
-
-
-@dataclasses.dataclass(frozen=True)
-class Training:
-    """A training that was prepared and restored, for its parts to read.
-
-    The model is compiled. Its weights are those of update `start.step`.
-    """
-
-    session: Session
-    tokenizer: Tokenizer
-    plan: BatchPlan
-    model: Transformer
-    start: Progress
-
-    @property
-    def run(self) -> RunConfig:
-        """The configuration of the run."""
-        return self.session.run
-
-    def limits(self, now: Progress) -> list[str]:
-        """Name the settings that let it take no more step."""
-        recipe, minutes = self.run.training, self.session.minutes
-        is_reached = {
-            "steps": now.step >= recipe.steps,
-            "minutes": minutes and now.seconds >= 60 * minutes,
-            **reached(recipe, now),
-        }
-        return [name for name, over in is_reached.items() if over]
 
 
 @dataclasses.dataclass(eq=False)
@@ -195,36 +164,25 @@ def _train(
     """Prepare, restore, train and finish."""
     is_chief = workers.is_chief(strategy)
     with workers.chief_first(strategy):
-        prepared = (prepare if is_chief else read_prepared)(session)
-    run, tokenizer, plan = prepared.run, prepared.tokenizer, prepared.plan
-    session = dataclasses.replace(session, run=run)
-    if not is_chief:
-        session = dataclasses.replace(session, minutes=None, callbacks=())
-    model, start = restore_model(session, plan, strategy)
-    for side in {tokenizer, tokenizer.target}:
-        # `build_model` has set the seed, which unloads these operators.
-        side.load_operator()
-    training, now = Training(session, tokenizer, plan, model, start), start
-    limits = training.limits(start)
-    _describe(training, limits)
-    is_finished = workers.sum_of(strategy, len(limits))
+        training = (prepare if is_chief else read_prepared)(session)
+    training = restored(training, strategy)
+    run, model, start = training.run, training.model, training.start
+    now, over = start, limits(training, start)
+    _describe(training, over)
+    is_finished = workers.sum_of(strategy, len(over))
     writer = None
     if is_chief:
         # A kill may have come between a checkpoint and its validation, the last
         # of which comes before `result.json`.
-        is_due = limits or start.step % run.training.validation_steps == 0
+        is_due = over or start.step % run.training.validation_steps == 0
         is_open = start.step and start.figures is None and is_due
         must_validate_first = is_open and not averaging.final_result(
             session.run_dir
         )
         several = workers.are_several(strategy)
         validation = Validation(
-            session.run_dir,
-            run,
+            training,
             local_copy(run) if several else model,
-            tokenizer,
-            prepared.validation,
-            prepared.watched,
             lambda: stop.signal is not None,
         )
         if must_validate_first or not is_finished:
@@ -247,17 +205,28 @@ def _train(
         logger.info("Peak memory: %.1f GB.", peak)
 
 
-def _describe(training: Training, limits: Sequence[str]) -> None:
+def limits(training: Training, now: Progress) -> list[str]:
+    """Name the settings that let it take no more step."""
+    recipe, minutes = training.run.training, training.session.minutes
+    is_reached = {
+        "steps": now.step >= recipe.steps,
+        "minutes": minutes and now.seconds >= 60 * minutes,
+        **reached(recipe, now),
+    }
+    return [name for name, over in is_reached.items() if over]
+
+
+def _describe(training: Training, over: Sequence[str]) -> None:
     """Log the model and where it goes on, or what would let it go on."""
     start, model = training.start, training.model
-    if limits:
+    if over:
         logger.info(
             "%s is finished: %d updates in %.1f minutes. It goes on with a "
             "higher %s.",
             training.session.run_dir,
             start.step,
             start.seconds / 60,
-            " and ".join(f"`{name}`" for name in limits),
+            " and ".join(f"`{name}`" for name in over),
         )
         return
     replicas = model.distribute_strategy.num_replicas_in_sync
@@ -298,7 +267,7 @@ def _take_steps(
             or now.step % STOP_EVERY == 0
             or now.step % recipe.validation_steps == 0
         )
-        is_over = bool(model.stop_training or training.limits(now))
+        is_over = bool(model.stop_training or limits(training, now))
         wish = TOLD if stop.signal else int(is_over)
         if may_stop and (wishes := workers.sum_of(strategy, wish)):
             if wishes >= TOLD and not stop.signal:
@@ -331,21 +300,12 @@ class Writer:
     def __init__(
         self, training: Training, validation: Validation, stop: Stop
     ) -> None:
-        run, run_dir = training.run, training.session.run_dir
-        model, start = training.model, training.start
-        self.model, self.run_dir, self.stop = model, run_dir, stop
-        self.recipe, self.saved = run.training, start
-        self.validation = validation
-        self.history = history.History(run_dir, start.step)
-        self.guard = Guard(run_dir, model, training.plan, training.tokenizer)
-        self.display = TrainingDisplay(
-            self.guard,
-            start,
-            self.history,
-            run.training.steps,
-            training.session.minutes,
-            schedule_of(run),
-        )
+        self.model, self.run_dir = training.model, training.session.run_dir
+        self.recipe, self.saved = training.run.training, training.start
+        self.validation, self.stop = validation, stop
+        self.history = history.History(self.run_dir, training.start.step)
+        self.guard = Guard(training)
+        self.display = TrainingDisplay(training, self.guard, self.history)
 
     def after_step(self, now: Progress, logs: Mapping[str, Any]) -> Progress:
         """Save, show and validate where it is due."""

@@ -7,9 +7,7 @@ import logging
 import pathlib
 import random
 import time
-from typing import Any, NamedTuple
-
-import tensorflow as tf
+from typing import Any
 
 from keras_transformer import __version__
 from keras_transformer.config import UserError
@@ -28,7 +26,7 @@ from keras_transformer.runs.run_config import (
     load_tokenizer,
     load_vocabulary,
 )
-from keras_transformer.training.building import plan_batches
+from keras_transformer.training.building import Training, plan_batches
 from keras_transformer.training.display import heartbeat
 from keras_transformer.training.request import Session, check_tags, lacking_tags
 from keras_transformer.training.validation import validation_batches
@@ -40,17 +38,7 @@ VALIDATION_SAMPLE = 200  # sentences
 VALIDATION_TOKENS = 4_096
 
 
-class Prepared(NamedTuple):
-    """What a training needs from its run directory."""
-
-    run: RunConfig  # Completed from the text.
-    tokenizer: Tokenizer
-    plan: BatchPlan
-    validation: tf.data.Dataset | None  # The chief's, as `watched`.
-    watched: list[Pair]  # Decoded for BLEU.
-
-
-def prepare(session: Session) -> Prepared:
+def prepare(session: Session) -> Training:
     """Write the files that a training needs, or open those of a begun run.
 
     What a process that was killed or refused has left is made again, until the
@@ -82,7 +70,8 @@ def prepare(session: Session) -> Prepared:
     )
     watched = _watched(run, session)
     run.save(run_dir)
-    return Prepared(run, tokenizer, plan, batches, watched)
+    session = dataclasses.replace(session, run=run)
+    return Training(session, tokenizer, plan, batches, watched)
 
 
 def fitted(session: Session, run: RunConfig, epoch: int) -> RunConfig:
@@ -109,7 +98,7 @@ def fitted(session: Session, run: RunConfig, epoch: int) -> RunConfig:
     return dataclasses.replace(run, training=training)
 
 
-def read_prepared(session: Session) -> Prepared:
+def read_prepared(session: Session) -> Training:
     """Read, as another worker, what the chief has prepared."""
     run_dir = session.run_dir
     for _ in range(300):  # A shared folder may show it late.
@@ -125,7 +114,9 @@ def read_prepared(session: Session) -> Prepared:
     run = RunConfig.load(run_dir)
     records = TokenisedCorpus.load(run_dir / layout.RECORDS / run.train_split)
     plan = plan_batches(records, run.training)
-    return Prepared(run, load_vocabulary(run_dir, run), plan, None, [])
+    # The chief alone counts the minutes, and has the callbacks.
+    own = dataclasses.replace(session, run=run, minutes=None, callbacks=())
+    return Training(own, load_vocabulary(run_dir, run), plan)
 
 
 def check_beginning(session: Session) -> None:

@@ -30,7 +30,6 @@ from keras_transformer.config import (
 from keras_transformer.data import batching
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.records import TokenisedCorpus
-from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.machine import files
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging, checkpoints, layout
@@ -42,7 +41,7 @@ from keras_transformer.runs.checkpoints import (
     find_best,
 )
 from keras_transformer.runs.history import History, draw
-from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training.building import Training
 from keras_transformer.translation import evaluation
 from keras_transformer.translation.text_batches import Batching, numbered
 from keras_transformer.translation.translator import Translator
@@ -107,25 +106,21 @@ class Abandoned(Exception):
 class Validation:
     """Validates the weights of a training, and keeps the better at its end.
 
-    The loss is that of `batches`, as `validation_batches` makes them. The
-    `sample`, pairs of source and target text, is decoded greedily for BLEU.
-    `is_unwanted`, asked after every batch, stops a validation.
+    The `model` is that of the training, or one of its shape to evaluate in its
+    place. `is_unwanted`, asked after every batch, stops a validation.
     """
 
     def __init__(
         self,
-        run_dir: pathlib.Path,
-        run: RunConfig,
+        training: Training,
         model: Transformer,
-        tokenizer: Tokenizer,
-        batches: tf.data.Dataset,
-        sample: Sequence[tuple[str, str]],
         is_unwanted: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.run_dir, self.run, self.model = run_dir, run, model
-        self.batches, self.is_unwanted = batches, is_unwanted
-        self.sources, self.targets = zip(*sample, strict=True)
-        self.translator = Translator(model, tokenizer)
+        run, self.run_dir = training.run, training.session.run_dir
+        self.run, self.model = run, model
+        self.batches, self.is_unwanted = training.validation, is_unwanted
+        self.sources, self.targets = zip(*training.watched, strict=True)
+        self.translator = Translator(model, training.tokenizer)
         self.tokenize = evaluation.bleu_tokenizer(run.target_lang)
         # `validation_batches` has logged which pairs are cut.
         self.search = Search(

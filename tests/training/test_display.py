@@ -1,4 +1,5 @@
 import contextlib
+import dataclasses
 import math
 import os
 import re
@@ -7,13 +8,16 @@ import types
 
 import keras
 import pytest
+from sample_runs import TINY, make_run
 from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
 
+from keras_transformer.config import TrainingConfig
 from keras_transformer.optimizers import TransformerSchedule
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History, read_history
+from keras_transformer.training.building import Training
 from keras_transformer.training.display import (
     FIGURES,
     Guard,
@@ -21,20 +25,21 @@ from keras_transformer.training.display import (
     warn_of_warm_up,
 )
 from keras_transformer.training.loop import Stop
+from keras_transformer.training.request import Session
 
-SCHEDULE = TransformerSchedule(16, 8)
 
-
-def make_display(run_dir, begin, steps, minutes, updates=1, schedule=SCHEDULE):
+def make_display(run_dir, begin, steps, minutes, updates=1, warmup=8):
     # Its gradient may overflow.
     optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())
     optimizer.build([keras.Variable([1.0])])
     optimizer.iterations.assign(updates)
     model = types.SimpleNamespace(optimizer=optimizer)
-    return TrainingDisplay(
-        Guard(run_dir, model, plan=None, tokenizer=None),
-        *(begin, History(run_dir, begin.step), steps, minutes, schedule),
-    )
+    recipe = TrainingConfig(steps=steps, warmup_steps=warmup)
+    run = make_run(dataclasses.replace(TINY, d_model=16), recipe)
+    session = Session(run_dir=run_dir, run=run, minutes=minutes)
+    training = Training(session, None, None, model=model, start=begin)
+    log = History(run_dir, begin.step)
+    return TrainingDisplay(training, Guard(training), log)
 
 
 def show(display, now, figures):
@@ -87,8 +92,7 @@ def test_lines_come_often_at_first_and_tell_that_the_minutes_are_too_few(
     tmp_path, caplog, minutes, warns
 ):
     display = make_display(
-        *(tmp_path, Progress(), 10_000, minutes),
-        schedule=TransformerSchedule(16, 4_000),
+        *(tmp_path, Progress(), 10_000, minutes), warmup=4_000
     )
     for step in range(200):
         with caplog.at_level("WARNING"):

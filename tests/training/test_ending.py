@@ -9,6 +9,8 @@ from keras_transformer.runs import averaging
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import validation
+from keras_transformer.training.building import Training
+from keras_transformer.training.request import Session
 from keras_transformer.translation import evaluation
 
 
@@ -24,9 +26,9 @@ def finish(run_dir, found, **recipe):
     run = dataclasses.replace(run, training=recipe)
     run.save(run_dir)
     watched = [("x", "ein Hund und eine Katze")]
-    ending = validation.Validation(
-        *(run_dir, run, make_tiny_model(0), None, None, watched)
-    )
+    session = Session(run_dir=run_dir, run=run)
+    training = Training(session, None, None, watched=watched)
+    ending = validation.Validation(training, make_tiny_model(0))
     ending.measure = found.__getitem__
     ending.finish(Progress(3), make_tiny_model(5).get_weights())
     return averaging.final_result(run_dir)
@@ -54,7 +56,8 @@ def test_references_of_few_words_are_told_of_once(caplog, references, is_told):
     # sacreBLEU's BLEU of a text against itself, which has no 4-gram.
     assert (evaluation.bleu(references, references).value == 0) == is_told
     pairs = [("x", reference) for reference in references]
-    run = make_run(TINY)
-    validation.Validation(None, run, None, None, None, pairs)
+    session = Session(run=make_run(TINY))
+    training = Training(session, None, None, watched=pairs)
+    validation.Validation(training, None)
     told = [text for text in caplog.messages if "BLEU is always 0" in text]
     assert len(told) == is_told

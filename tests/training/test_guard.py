@@ -17,7 +17,9 @@ from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs import checkpoints
 from keras_transformer.runs.history import History
+from keras_transformer.training.building import Training
 from keras_transformer.training.display import FIGURES, Guard
+from keras_transformer.training.request import Session
 
 NAN, INF = float("nan"), float("inf")
 
@@ -36,7 +38,9 @@ def trained_on(corpus, tmp_path_factory):
 def make_guard(run_dir, trained_on, optimizer=None, weights=()):
     optimizer = optimizer or keras.optimizers.SGD()
     model = types.SimpleNamespace(optimizer=optimizer, weights=weights)
-    return Guard(run_dir, model, *trained_on, every=10)
+    plan, tokenizer = trained_on
+    session = Session(run_dir=run_dir)
+    return Guard(Training(session, tokenizer, plan, model=model), every=10)
 
 
 def feed(guard, figures):

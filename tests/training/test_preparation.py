@@ -76,12 +76,12 @@ def test_a_run_once_begun_needs_no_text(folder, run_dir, share, caplog):
         for language in ("en", "de"):
             (folder / f"val.{language}").unlink()
     recipe = {"validation_share": share}
-    run, _, plan, _, watched = prepare(folder, run_dir, recipe=recipe)
+    first = prepare(folder, run_dir, recipe=recipe)
     shutil.rmtree(folder)
-    again, _, same_plan, _, same = prepare(folder, run_dir, recipe=recipe)
-    assert again == run and len(same_plan) == len(plan)
-    assert same == watched
-    assert share or ("two dogs 5 .", "zwei Hunde 5 .") in watched
+    again = prepare(folder, run_dir, recipe=recipe)
+    assert again.run == first.run and len(again.plan) == len(first.plan)
+    assert again.watched == first.watched
+    assert share or ("two dogs 5 .", "zwei Hunde 5 .") in first.watched
     assert warnings_of(folder, caplog) == 0
 
 

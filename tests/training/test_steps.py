@@ -27,8 +27,8 @@ def take_steps(monkeypatch):
             plan=None,
             run=SimpleNamespace(training=TrainingConfig(steps=steps)),
             session=SimpleNamespace(callbacks=callbacks),
-            limits=lambda now: [],
         )
+        monkeypatch.setattr(loop, "limits", lambda training, now: [])
 
         def write(now, logs):
             after_step(now, logs)
