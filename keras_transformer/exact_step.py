@@ -394,18 +394,15 @@ class ExactModel(keras_internals.BuiltFromSpec):
 
 def pair_of_ids(inputs: Any) -> tuple[Tensor, Tensor]:
     """Return the inputs of a call, `(source, target_in)`, or refuse others."""
-    is_pair = isinstance(inputs, list | tuple) and len(inputs) == 2
-    if is_pair and all(map(_are_ids, inputs)):
-        return tuple(inputs)
+    if isinstance(inputs, list | tuple) and len(inputs) == 2:
+        ranks = {len(getattr(ids, "shape", ())) for ids in inputs}
+        if ranks == {2} and all("int" in _kind_of(ids) for ids in inputs):
+            return tuple(inputs)
     raise ValueError(
         "`inputs` must be a pair `(source, target_in)` of integer tensors "
         "`(B, S)` and `(B, T)`. Received: "
         f"{keras.tree.map_structure(_kind_of, inputs)}"
     )
-
-
-def _are_ids(ids: Any) -> bool:
-    return len(getattr(ids, "shape", ())) == 2 and "int" in _kind_of(ids)
 
 
 def _kind_of(ids: Any) -> str:

@@ -27,20 +27,15 @@ class BuiltFromSpec(keras.Model):
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         if iterator is not None:
-            data_batch = _declared_batch(iterator)
+            import tensorflow as tf
+
+            def of_replica(part):  # None for a part that is None.
+                specs = tf.nest.flatten(part, expand_composites=True)
+                return next(iter(specs), None)
+
+            declared = iterator._distributed_dataset.element_spec
+            data_batch = tf.nest.map_structure(of_replica, declared)
         super()._maybe_symbolic_build(data_batch=data_batch)
-
-
-def _declared_batch(iterator):
-    """Return the specs of a replica's batch; None for a part that is None."""
-    import tensorflow as tf
-
-    return tf.nest.map_structure(
-        lambda part: next(
-            iter(tf.nest.flatten(part, expand_composites=True)), None
-        ),
-        iterator._distributed_dataset.element_spec,
-    )
 
 
 def has_kernel(operator: str, device: str) -> bool:

@@ -42,6 +42,7 @@ import sentencepiece
 from keras_transformer.config import BOS_ID, UserError
 from keras_transformer.data.languages import is_code
 from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
+from keras_transformer.importing import source_files
 from keras_transformer.importing.imported import (
     Arrays,
     Imported,
@@ -50,17 +51,6 @@ from keras_transformer.importing.imported import (
     column_order,
     logits,
     model_config,
-)
-from keras_transformer.importing.source_files import (
-    check_file,
-    languages,
-    parse_yaml,
-    read_archive,
-    read_bytes,
-    read_pickle,
-    read_safetensors,
-    read_sentencepiece,
-    refusing,
 )
 
 DECODER, CONFIG = "decoder.yml", "config.json"
@@ -172,7 +162,7 @@ def read(folder: pathlib.Path) -> Imported:
     )
     spm = None
     if vocabulary_path.suffix == ".spm":
-        spm = read_sentencepiece(vocabulary_path)
+        spm = source_files.read_sentencepiece(vocabulary_path)
         processor = sentencepiece.SentencePieceProcessor(model_proto=spm)
         size = processor.GetPieceSize()
         ids = {processor.IdToPiece(i): i for i in range(size)}
@@ -204,7 +194,7 @@ def read(folder: pathlib.Path) -> Imported:
         tokenizer = PairedTokenizer(pack(spm, spm, pieces, has_tags=False))
     else:
         tokenizer = _tokenizer(folder, pieces)
-    return Imported(model, weights, tokenizer, *languages(folder))
+    return Imported(model, weights, tokenizer, *source_files.languages(folder))
 
 
 def read_hugging_face(folder: pathlib.Path) -> Imported:
@@ -224,9 +214,9 @@ def read_hugging_face(folder: pathlib.Path) -> Imported:
         activation=_HF_ACTIVATIONS[activation],
         norm_epsilon=_HF_EPSILON,
     )
-    path, reader = folder / SAFETENSORS, read_safetensors
+    path, reader = folder / SAFETENSORS, source_files.read_safetensors
     if not path.exists():
-        path, reader = folder / PICKLE, read_pickle
+        path, reader = folder / PICKLE, source_files.read_pickle
     tensors = reader(path).items()
     arrays = Arrays(
         {name.removeprefix("model."): x for name, x in tensors}, path
@@ -247,7 +237,7 @@ def read_hugging_face(folder: pathlib.Path) -> Imported:
     said = _read_json(path) if path.exists() else {}
     spoken = said.get("source_lang"), said.get("target_lang")
     if not all(map(is_code, spoken)):
-        spoken = languages(folder)
+        spoken = source_files.languages(folder)
     return Imported(model, weights, _tokenizer(folder, pieces), *spoken)
 
 
@@ -300,14 +290,17 @@ def _tokenizer(folder: pathlib.Path, pieces: Sequence[str]) -> PairedTokenizer:
             f"subword-nmt ({merges.name}), which is not supported; take a "
             f"release with {source.name} and {target.name}."
         )
-    models = read_sentencepiece(source), read_sentencepiece(target)
+    models = (
+        source_files.read_sentencepiece(source),
+        source_files.read_sentencepiece(target),
+    )
     return PairedTokenizer(pack(*models, pieces))
 
 
 def _named(folder: pathlib.Path, setting: str) -> pathlib.Path:
     """Find the one file that a setting of `decoder.yml` names."""
     path = folder / DECODER
-    settings = _settings(read_bytes(path), path)
+    settings = _settings(source_files.read_bytes(path), path)
     names = settings.values.get(setting)
     if not isinstance(names, list) or len(set(map(str, names))) != 1:
         settings.refuse(setting, "one, for both sides")
@@ -316,33 +309,35 @@ def _named(folder: pathlib.Path, setting: str) -> pathlib.Path:
 
 
 def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
-    check_file(path)
-    with refusing(path, "a file of weights"):
+    source_files.check_file(path)
+    with source_files.refusing(path, "a file of weights"):
         arrays = {
             name.removesuffix(".npy"): np.lib.format.read_array(io.BytesIO(x))
-            for name, x in read_archive(path).items()
+            for name, x in source_files.read_archive(path).items()
         }
         arrays[_SETTINGS]
     return arrays
 
 
 def _settings(content: bytes, path: pathlib.Path) -> Settings:
-    settings = parse_yaml(content, path)
-    with refusing(path, "a file of settings"):
+    settings = source_files.parse_yaml(content, path)
+    with source_files.refusing(path, "a file of settings"):
         return Settings(dict(settings), path)
 
 
 def _vocabulary(path: pathlib.Path) -> dict[str, int]:
-    with refusing(path, "a vocabulary"):
-        text = read_bytes(path).decode("utf-8-sig").translate(_HIDDEN)
+    with source_files.refusing(path, "a vocabulary"):
+        text = (
+            source_files.read_bytes(path).decode("utf-8-sig").translate(_HIDDEN)
+        )
         # Plain, so that the piece "no" is not False and "1" not a number.
-        ids = parse_yaml(text, path, plain=True)
+        ids = source_files.parse_yaml(text, path, plain=True)
         return {piece.translate(_SHOWN): int(i) for piece, i in ids.items()}
 
 
 def _read_json(path: pathlib.Path) -> dict[str, Any]:
-    with refusing(path, "an object of JSON"):
-        return dict(json.loads(read_bytes(path)))
+    with source_files.refusing(path, "an object of JSON"):
+        return dict(json.loads(source_files.read_bytes(path)))
 
 
 def _tied(arrays: Arrays) -> np.ndarray:

@@ -32,6 +32,7 @@ import tensorflow as tf
 
 from keras_transformer.config import UNK_ID, UserError
 from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
+from keras_transformer.importing import source_files
 from keras_transformer.importing.imported import (
     Arrays,
     Imported,
@@ -39,12 +40,6 @@ from keras_transformer.importing.imported import (
     Settings,
     logits,
     model_config,
-)
-from keras_transformer.importing.source_files import (
-    parse_yaml,
-    read_bytes,
-    read_sentencepiece,
-    refusing,
 )
 
 CHECKPOINT, _DESCRIPTION = "checkpoint", "model_description.py"
@@ -131,7 +126,7 @@ def read_heads(folder: pathlib.Path) -> int:
     """Read the number of heads, which no weight's shape shows."""
     path = folder / _DESCRIPTION
     advice = "copy that which OpenNMT-tf wrote into its model directory"
-    with refusing(path, "the source of a model", advice=advice):
+    with source_files.refusing(path, "the source of a model", advice=advice):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         calls = [
             (ast.unparse(call.func).rpartition(".")[2], call)
@@ -175,7 +170,7 @@ def _data(folder: pathlib.Path) -> Mapping[str, Any]:
     """Read the part `data` of the training's configuration."""
     parts = {}
     for path in sorted(folder.glob("*.yml")) + sorted(folder.glob("*.yaml")):
-        content = parse_yaml(read_bytes(path), path)
+        content = source_files.parse_yaml(source_files.read_bytes(path), path)
         data = content.get("data") if isinstance(content, dict) else None
         if isinstance(data, dict) and "source_vocabulary" in data:
             parts[path] = data
@@ -230,7 +225,7 @@ def _sentencepiece(
     config = data.get(name)
     if isinstance(config, str):  # A file of its own.
         path = _find(folder, config, name)
-        config = parse_yaml(read_bytes(path), path)
+        config = source_files.parse_yaml(source_files.read_bytes(path), path)
     if not isinstance(config, dict):
         config = {"type": config}
     kind = config.get("type", "OpenNMTTokenizer")
@@ -248,7 +243,7 @@ def _sentencepiece(
             f"{config if data.get(name) else 'none'}; only pieces of "
             "sentencepiece can be made from text here."
         )
-    return read_sentencepiece(_find(folder, model, name))
+    return source_files.read_sentencepiece(_find(folder, model, name))
 
 
 def _find(folder: pathlib.Path, name: Any, setting: str) -> pathlib.Path:
@@ -271,7 +266,9 @@ def _variables(folder: pathlib.Path) -> dict[str, np.ndarray]:
     if set("[\\") & set(str(folder.resolve())):
         advice = "TensorFlow takes brackets in a path for a pattern: rename it"
     path = folder / CHECKPOINT
-    with refusing(path, "of a whole model", tf.errors.OpError, advice=advice):
+    with source_files.refusing(
+        path, "of a whole model", tf.errors.OpError, advice=advice
+    ):
         state = tf.train.latest_checkpoint(str(folder))
         reader = tf.train.load_checkpoint(state)
         for name in reader.get_variable_to_shape_map():

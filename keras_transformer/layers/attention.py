@@ -162,7 +162,13 @@ class MultiHeadAttention(keras.layers.Layer):
         return_attention_scores: bool = False,
         training: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        key, value = _both_given(key, value)
+        if key is None and value is None:
+            raise ValueError(
+                "MultiHeadAttention needs `key` or `value` to attend to; for "
+                "self-attention pass the query itself. Received: neither"
+            )
+        key = value if key is None else key
+        value = key if value is None else value
         masks = (
             mask_of_heads(attention_mask),
             mask_of_queries(_or_implicit(query_mask, query)),
@@ -329,16 +335,6 @@ class MultiHeadAttention(keras.layers.Layer):
             "use_bias": self.use_bias,
             "dropout": self.dropout,
         }
-
-
-def _both_given(key, value):
-    """Return key and value, each standing in for the other if missing."""
-    if key is None and value is None:
-        raise ValueError(
-            "MultiHeadAttention needs `key` or `value` to attend to; for "
-            "self-attention pass the query itself. Received: neither"
-        )
-    return (value if key is None else key), (key if value is None else value)
 
 
 def _or_implicit(mask, tensor):

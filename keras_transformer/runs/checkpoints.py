@@ -183,7 +183,11 @@ def restore_checkpoint(
     path, state = newest_undamaged(run_dir, 1, needed=_TRAINING_FILE)[0]
     for other in list_checkpoints(run_dir):
         if step_of(other) > step_of(path):
-            _set_aside(other)  # It is damaged.
+            # It is damaged.
+            aside = other.with_name(f".damaged-{other.name}")
+            if aside.exists():  # An earlier one of the same step.
+                files.remove(aside)
+            other.rename(aside)
     _remove_temporary(run_dir, path)
     with _without_optimizer(model):
         model.load_weights(path / WEIGHTS_FILE)
@@ -191,13 +195,6 @@ def restore_checkpoint(
         for name, variable in _training_variables(model).items():
             variable.assign(arrays[name])
     return Progress.of(state)
-
-
-def _set_aside(path: pathlib.Path) -> None:
-    aside = path.with_name(f".damaged-{path.name}")
-    if aside.exists():  # An earlier one of the same step.
-        files.remove(aside)
-    path.rename(aside)
 
 
 def _training_variables(model: keras.Model) -> dict[str, keras.Variable]:
