@@ -23,19 +23,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer import keras_internals
+from keras_transformer import keras_internals, losses
 from keras_transformer.config import PAD_ID, SettingError
 from keras_transformer.keras_internals import Tensor
 from keras_transformer.layers import TiedEmbedding
-from keras_transformer.losses import (
-    MEAN_OF_TOKENS,
-    Perplexity,
-    SmoothedCrossEntropy,
-    TokenAccuracy,
-    tied_cross_entropies,
-    token_cross_entropies,
-    token_weights,
-)
+from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.replicas import (
     check_strategy,
     is_replicated,
@@ -123,7 +115,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
         self.is_exact = (
             on_tensorflow
             and type(loss) is SmoothedCrossEntropy
-            and loss.reduction == MEAN_OF_TOKENS
+            and loss.reduction == losses.MEAN_OF_TOKENS
             and kwargs.get("loss_weights") is None
             and type(self).compute_loss is keras.Model.compute_loss
         )
@@ -157,7 +149,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
             if self.adds_metrics:
                 added = [
                     metric(ignore_class=loss.ignore_class)
-                    for metric in (TokenAccuracy, Perplexity)
+                    for metric in (losses.TokenAccuracy, losses.Perplexity)
                 ]
                 # In a function, where Keras finds no weights to save.
                 self._added_metrics = lambda: added
@@ -257,7 +249,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
             return super().test_step(*args)
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(*args)
         logits = self(x, training=False)
-        smoothed, _ = token_cross_entropies(
+        smoothed, _ = losses.token_cross_entropies(
             y, logits, self.loss.label_smoothing
         )
         smoothed += self._added_loss()
@@ -324,12 +316,14 @@ class ExactModel(keras_internals.BuiltFromSpec):
             if self.adds_metrics and self.fuses_logits:
                 keras_internals.clear_losses(self)
                 features = self.features(x, training=True)
-                smoothed, plain = tied_cross_entropies(
+                smoothed, plain = losses.tied_cross_entropies(
                     y, *self.embedding.factors(features), smoothing
                 )
             else:
                 logits = self(x, training=True)
-                smoothed, plain = token_cross_entropies(y, logits, smoothing)
+                smoothed, plain = losses.token_cross_entropies(
+                    y, logits, smoothing
+                )
             total = tf.reduce_sum(smoothed * weights)
             replicas = tf.distribute.get_strategy().num_replicas_in_sync
             # Divided by `divisor` and summed over parts, it counts once.
@@ -350,7 +344,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
         return sums, gradients, logits
 
     def _weights(self, y, sample_weight):
-        return token_weights(y, sample_weight, self.loss.ignore_class)
+        return losses.token_weights(y, sample_weight, self.loss.ignore_class)
 
     def _added_loss(self):
         """Add up what `add_loss` and regularizers add to the loss."""

@@ -226,18 +226,12 @@ FrozenWeights = PackedWeights | Int8Weights
 
 
 class _Int8Matrix:
-    """A matrix in 8 bits, and the scale of each column or row.
-
-    Args:
-        weight: float32 `(D, E)`.
-        by_rows: Whether a scale belongs to a row, as in an embedding matrix,
-            whose rows are looked up and are the columns of the logits.
-        largest: The largest number to round to.
-    """
+    """A matrix `(D, E)` in 8 bits, and the scale of each column or row."""
 
     def __init__(
         self, weight: keras.Variable, by_rows: bool, largest: int
     ) -> None:
+        # By rows an embedding matrix, whose rows are the columns of the logits.
         values = np.asarray(weight)
         scales = np.abs(values).max(1 if by_rows else 0) / largest
         scales = np.where(scales > 0, scales, 1.0).astype(np.float32)
@@ -310,11 +304,8 @@ def _int8_product(
     transposed: bool,
     stays: bool = True,
 ) -> tf.Tensor:
-    """Multiply float32 rows `(N, D)` by int8 weights; return float32.
-
-    Each row is rounded to 8 bits with a scale, and the integers are added up
-    exactly. If the kernel `stays`, later calls multiply by that of the first.
-    """
+    """Multiply float32 rows `(N, D)`, rounded to 8 bits, by int8 weights."""
+    # If the kernel `stays`, later calls multiply by that of the first.
     # A row of zeros has the scale 0. It rounds to something undefined, which
     # is then multiplied by 0.
     sizes = tf.reduce_max(tf.abs(rows), axis=-1, keepdims=True)

@@ -277,11 +277,8 @@ class IdModel:
     def _losses(
         self, inputs: tuple[tf.Tensor, tf.Tensor], target: tf.Tensor
     ) -> tf.Tensor:
-        """Compute cross-entropies `(B, T)` of `target`, a few tokens at a time.
-
-        All logits `(B, T, V)` together would be by far the largest tensor of a
-        request. A model that returns nothing else has them together.
-        """
+        """Compute cross-entropies of `target`, `(B, T)`, piece by piece."""
+        # All logits `(B, T, V)` would be the largest tensor of a request.
         features, scorers = [], []
         for model, each in zip(self.models, self._able, strict=True):
             if each.scores_features:

@@ -168,12 +168,8 @@ def keep_likeliest(
 
 
 def _uniforms(seeds: tf.Tensor, longest: tf.Tensor, n_best: int) -> tf.Tensor:
-    """Draw a number in [0, 1) for each row, position and draw, `(B, L, N)`.
-
-    Each row has its own generator. The position axis comes before the draw
-    axis, so that a position's numbers do not depend on how many positions
-    follow.
-    """
+    """Draw a number in [0, 1) for each row, position and draw, `(B, L, N)`."""
+    # Positions first: their numbers do not depend on how many follow.
     shape = [tf.maximum(longest, 0), n_best]
 
     def of_row(seed: tf.Tensor) -> tf.Tensor:

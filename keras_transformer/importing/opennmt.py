@@ -314,10 +314,7 @@ def _pieces(source: Side, target: Side) -> list[str]:
 def _rows(
     side: Side, pieces: Sequence[str], table: np.ndarray, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find our rows among theirs, `(V,)`, and which pieces they lack, `(V,)`.
-
-    A piece that they lack has the row of the unknown one.
-    """
+    """Find our rows among theirs and which pieces they lack, both `(V,)`."""
     unknown = len(side.vocabulary)
     if len(table) != unknown + 1:
         raise UserError(
@@ -336,10 +333,7 @@ def _rows(
 def _embeddings(
     arrays: Arrays, source: Side, target: Side, pieces: Sequence[str]
 ) -> tuple[dict[str, np.ndarray], dict[str, list[int]]]:
-    """Take the matrices `(V, D)`, shared or not, and the bias of the logits.
-
-    Beside them return, by side, the ids of the pieces that it lacks.
-    """
+    """Take matrices and bias; and, by side, the ids of pieces that it lacks."""
     # A checkpoint saves a variable that several layers share once, under the
     # first of their names. So the missing names show what a model shares.
     of_source = arrays.take(_SOURCE)

@@ -15,11 +15,9 @@ from keras_transformer.layers.products import leading_axes, products_in_use
 
 
 class _Affine(keras.layers.Layer):
-    """The weights of `rows @ kernel + bias`.
+    """The weights of `rows @ kernel + bias`."""
 
-    Unlike Keras's `Dense` it knows neither LoRA nor quantisation, which would
-    miss attention; an export is quantised instead.
-    """
+    # Keras's `Dense` knows LoRA and quantisation, which would miss attention.
 
     def __init__(self, units: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)

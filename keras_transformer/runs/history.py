@@ -12,13 +12,8 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 from keras_transformer.machine import extras, files
+from keras_transformer.runs import layout
 from keras_transformer.runs.checkpoints import Progress
-from keras_transformer.runs.layout import (
-    CURVE_FILE,
-    HISTORY_FILE,
-    LOGS,
-    check_lock,
-)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,7 +46,7 @@ class History:
 
     def __init__(self, run_dir: str | os.PathLike, step: int) -> None:
         self.run_dir = run_dir
-        self.path = pathlib.Path(run_dir) / LOGS / HISTORY_FILE
+        self.path = pathlib.Path(run_dir) / layout.LOGS / layout.HISTORY_FILE
         folder = self.path.parent
         folder.mkdir(parents=True, exist_ok=True)
         rows = [row for row in read_history(run_dir) if row["step"] <= step]
@@ -62,7 +57,7 @@ class History:
 
     def add(self, progress: Progress, **values: float) -> None:
         """Add a row; values not measured stay empty."""
-        check_lock(self.run_dir)
+        layout.check_lock(self.run_dir)
         row = {name: f"{value:.6g}" for name, value in values.items()}
         row["minutes"] = f"{progress.seconds / 60:.3f}"
         with open(self.path, "a", newline="", encoding="utf-8") as file:
@@ -87,7 +82,7 @@ def read_history(run_dir: str | os.PathLike) -> list[dict[str, float]]:
     They come oldest first; there are none without a history. A last row that a
     full disk cut short is skipped. So is a damaged row, and the log says so.
     """
-    path = pathlib.Path(run_dir) / LOGS / HISTORY_FILE
+    path = pathlib.Path(run_dir) / layout.LOGS / layout.HISTORY_FILE
     if not path.exists():
         return []
     with open(path, newline="", encoding="utf-8", errors="replace") as file:
@@ -141,7 +136,7 @@ def plot(run_dir: str | os.PathLike) -> "Figure":
 
 def draw(run_dir: str | os.PathLike) -> pathlib.Path:
     """Write `plot` as `curve.png` into the run directory; return its path."""
-    path = pathlib.Path(run_dir) / CURVE_FILE
+    path = pathlib.Path(run_dir) / layout.CURVE_FILE
     figure = plot(run_dir)
     with files.whole(path) as partial:
         figure.savefig(partial, dpi=120, format="png")

@@ -25,7 +25,7 @@ from keras_transformer.machine import devices, exhaustion
 from keras_transformer.runs import averaging, checkpoints, history, layout
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training import workers
+from keras_transformer.training import preparation, workers
 from keras_transformer.training.building import (
     Training,
     local_copy,
@@ -36,11 +36,6 @@ from keras_transformer.training.display import (
     Guard,
     TrainingDisplay,
     warn_of_warm_up,
-)
-from keras_transformer.training.preparation import (
-    check_beginning,
-    prepare,
-    read_prepared,
 )
 from keras_transformer.training.request import Session
 from keras_transformer.training.validation import Validation, reached
@@ -131,7 +126,7 @@ def train(session: Session) -> None:
         enter(stop.listening())
         strategy = workers.make_strategy(session.strategy)
         if workers.is_chief(strategy):
-            check_beginning(session)
+            preparation.check_beginning(session)
             enter(layout.only_writer(session.run_dir))
         enter(workers.lost_worker_told(strategy))
         enter(keras_internals.gradients_forgotten())
@@ -164,7 +159,8 @@ def _train(
     """Prepare, restore, train and finish."""
     is_chief = workers.is_chief(strategy)
     with workers.chief_first(strategy):
-        training = (prepare if is_chief else read_prepared)(session)
+        read = preparation.prepare if is_chief else preparation.read_prepared
+        training = read(session)
     training = restored(training, strategy)
     run, model, start = training.run, training.model, training.start
     now, over = start, limits(training, start)

@@ -20,19 +20,8 @@ from keras_transformer.config import (
     SettingError,
     UserError,
 )
-from keras_transformer.data.corpora import (
-    DEMO,
-    MEMORY,
-    Corpus,
-    Part,
-    Source,
-    absolute_name,
-    hold_out,
-    one_name,
-    open_corpus,
-    parts_of,
-    tags_of,
-)
+from keras_transformer.data import corpora
+from keras_transformer.data.corpora import Corpus, Source
 from keras_transformer.data.pieces import read_symbols
 from keras_transformer.machine import files
 from keras_transformer.presets import PRESETS
@@ -236,7 +225,7 @@ def understand(**arguments: Any) -> Session:
     settings = session.given()
     settings["symbols"] = _symbols_of(session, corpus.name)
     settings.pop("preset", None)
-    name = absolute_name(corpus.name)
+    name = corpora.absolute_name(corpus.name)
     run = RunConfig.from_preset(preset, corpus=name, **settings)
     return dataclasses.replace(session, run=run)
 
@@ -255,14 +244,16 @@ def _opened(session: Session, begun: RunConfig | None) -> Corpus | None:
     """Open the text that was given, unless it is what the run began with."""
     if session.corpus is None:
         return None
-    name: Any = one_name(session.corpus)
+    name: Any = corpora.one_name(session.corpus)
     is_name = isinstance(name, str | os.PathLike)
-    if begun and is_name and absolute_name(name) == begun.corpus:
+    if begun and is_name and corpora.absolute_name(name) == begun.corpus:
         return None
     sides = ("source_lang", "target_lang", "train_split")
     opening = {side: getattr(begun or session, side) for side in sides}
     opening = {side: x for side, x in opening.items() if x is not None}
-    return open_corpus(absolute_name(name) if is_name else name, **opening)
+    return corpora.open_corpus(
+        corpora.absolute_name(name) if is_name else name, **opening
+    )
 
 
 def session_of_begun(begun: RunConfig, session: Session) -> Session:
@@ -284,7 +275,7 @@ def session_of_begun(begun: RunConfig, session: Session) -> Session:
         )
         corpus = None
     if corpus:  # It may have moved.
-        name = absolute_name(corpus.name)
+        name = corpora.absolute_name(corpus.name)
         text = text and open_text(begun, corpus).state_of(*begun.splits)
     if session.symbols is not None:
         named["symbols"] = _symbols_of(session, name)
@@ -297,10 +288,10 @@ def session_of_begun(begun: RunConfig, session: Session) -> Session:
 
 def _is_other_text(begun: RunConfig, corpus: Corpus | None) -> bool:
     """Compare weights, tags and sizes, and times where names are the same."""
-    if begun.text is None or (not corpus and begun.corpus == MEMORY):
+    if begun.text is None or (not corpus and begun.corpus == corpora.MEMORY):
         return False
     if corpus:
-        if _mixed(absolute_name(corpus.name)) != _mixed(begun.corpus):
+        if _mixed(corpora.absolute_name(corpus.name)) != _mixed(begun.corpus):
             return True
         now = open_text(begun, corpus).state_of(*begun.splits)
     else:
@@ -314,11 +305,11 @@ def _is_other_text(begun: RunConfig, corpus: Corpus | None) -> bool:
     )
 
 
-def _mixed(name: str) -> list[Part]:
+def _mixed(name: str) -> list[corpora.Part]:
     """Return the parts of a corpus, without folders, which may have moved."""
     return [
         part._replace(name="") if os.path.isabs(part.name) else part
-        for part in parts_of(name)
+        for part in corpora.parts_of(name)
     ]
 
 
@@ -328,7 +319,7 @@ def _symbols_of(session: Session, corpus: str) -> tuple | None:
     if asked is None and (session.tokenizer or session.init_from):
         return None
     pieces = read_symbols(asked) if asked is not None else ()
-    if tags := set(tags_of(corpus)) - set(pieces):
+    if tags := set(corpora.tags_of(corpus)) - set(pieces):
         pieces = read_symbols([*pieces, *sorted(tags)])
     return pieces or None
 
@@ -345,15 +336,15 @@ def check_tags(corpus: str, tokenizer: "Tokenizer") -> None:
 
 def lacking_tags(corpus: str, tokenizer: "Tokenizer") -> list[str]:
     """Return the tags of a mixture that are no pieces."""
-    tags = tags_of(corpus)
+    tags = corpora.tags_of(corpus)
     pieces = tags and tokenizer.pieces(range(tokenizer.vocab_size))
     return [tag for tag in tags if tag not in pieces]
 
 
 def _fitting(corpus: Corpus, split: str) -> str:
     """Choose a preset by the number of pairs."""
-    if corpus.name == DEMO:
-        return DEMO
+    if corpus.name == corpora.DEMO:
+        return corpora.DEMO
     pairs = corpus.pairs(split, "train_split")
     some = sum(1 for _ in itertools.islice(pairs, ENOUGH_FOR_BASE))
     return "base" if some == ENOUGH_FOR_BASE else "tiny"
@@ -362,9 +353,9 @@ def _fitting(corpus: Corpus, split: str) -> str:
 def open_text(run: RunConfig, source: Source) -> Corpus:
     """Open the text of a run, and hold out a validation split if asked to."""
     languages = run.source_lang, run.target_lang
-    corpus = open_corpus(source, *languages, run.train_split)
+    corpus = corpora.open_corpus(source, *languages, run.train_split)
     share = run.training.validation_share
-    return hold_out(corpus, *run.splits, share) if share else corpus
+    return corpora.hold_out(corpus, *run.splits, share) if share else corpus
 
 
 def recipe(name: str) -> dict[str, Any]:

@@ -34,12 +34,7 @@ from keras_transformer.machine import files
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging, checkpoints, layout
 from keras_transformer.runs.averaging import AVERAGE, BEST, LAST, Chosen
-from keras_transformer.runs.checkpoints import (
-    WEIGHTS_FILE,
-    Progress,
-    Standing,
-    find_best,
-)
+from keras_transformer.runs.checkpoints import Progress, Standing
 from keras_transformer.runs.history import History, draw
 from keras_transformer.training.building import Training
 from keras_transformer.translation import evaluation
@@ -268,9 +263,11 @@ class Validation:
             ),
             LAST: (last, (newest,), known),
         }
-        best = recipe.patience and find_best(self.run_dir, now.standing)
+        best = recipe.patience and checkpoints.find_best(
+            self.run_dir, now.standing
+        )
         if best and best[1].step != step:
-            model.load_weights(best[0] / WEIGHTS_FILE)
+            model.load_weights(best[0] / checkpoints.WEIGHTS_FILE)
             only = (best[0].name,)
             made[BEST] = model.get_weights(), only, best[1].figures
         measured = {}

@@ -51,7 +51,7 @@ def no_corpus_is_opened():
         return Corpus(str(name), "en", "de", ("train", "val"))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(request, "open_corpus", opened)
+        patch.setattr(request.corpora, "open_corpus", opened)
         yield
 
 
