@@ -32,7 +32,6 @@ from keras_transformer.training.request import Session, check_tags, lacking_tags
 from keras_transformer.training.validation import validation_batches
 
 logger = logging.getLogger("keras_transformer")
-SPLIT_SETTINGS = "train_split", "validation_split"
 VALIDATION_SAMPLE = 200  # sentences
 # A few thousand sentences in large batches would be mostly padding.
 VALIDATION_TOKENS = 4_096
@@ -125,7 +124,8 @@ def check_beginning(session: Session) -> None:
     if layout.has_begun(run_dir):
         return
     corpus = session.open_text()
-    for split, flag in zip(run.splits, SPLIT_SETTINGS, strict=True):
+    settings = "train_split", "validation_split"
+    for split, flag in zip(run.splits, settings, strict=True):
         with heartbeat(f"Reading the text of {split}"):
             corpus.pairs(split, flag)
     if run_dir.exists() and not run_dir.is_dir():

@@ -174,7 +174,10 @@ def understand(**arguments: Any) -> Session:
     The text is opened, unless a run that has begun goes on with its own.
     """
     given = {name: x for name, x in arguments.items() if x is not None}
-    of_recipe = _recipe_beside(given) if "recipe" in given else {}
+    of_recipe = recipe(given["recipe"]) if "recipe" in given else {}
+    if "init_from" in given:  # It has a shape of its own.
+        for name in settings_of(ModelConfig).keys() - {"dropout"}:
+            of_recipe.pop(name, None)
     for name in ("tokenizer", "init_from"):
         if name not in given:
             continue
@@ -228,16 +231,6 @@ def understand(**arguments: Any) -> Session:
     name = corpora.absolute_name(corpus.name)
     run = RunConfig.from_preset(preset, corpus=name, **settings)
     return dataclasses.replace(session, run=run)
-
-
-def _recipe_beside(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Take a recipe, without a shape if the run has another's weights."""
-    given_by_recipe = recipe(given["recipe"])
-    if "init_from" in given:
-        for field in dataclasses.fields(ModelConfig):
-            if field.name != "dropout":
-                given_by_recipe.pop(field.name, None)
-    return given_by_recipe
 
 
 def _opened(session: Session, begun: RunConfig | None) -> Corpus | None:
