@@ -97,13 +97,6 @@ def log_devices() -> None:
         logger.info("No GPU: computing on %d CPU cores.", cores())
 
 
-def multiplies(precision: str) -> bool:
-    """Return whether the processor multiplies in `precision`, if known."""
-    listed = _features()
-    known = MULTIPLIES.get(precision, listed)
-    return not listed or bool(known & listed)
-
-
 def has(instructions: str) -> bool:
     """Return whether the processor is known to have such `INSTRUCTIONS`."""
     return any(needed <= _features() for needed in INSTRUCTIONS[instructions])
@@ -113,12 +106,14 @@ def warn_of_slow(precision: str) -> None:
     """Warn if a precision is slower than float32."""
     import tensorflow as tf
 
-    if not tf.config.list_physical_devices("GPU") and not multiplies(precision):
+    listed, needed = _features(), MULTIPLIES.get(precision, set())
+    is_slow = listed and needed and not needed & listed
+    if is_slow and not tf.config.list_physical_devices("GPU"):
         logger.warning(
             "This processor does not multiply %s (it lists none of %s): "
             "float32 is faster here.",
             precision,
-            ", ".join(sorted(MULTIPLIES[precision])),
+            ", ".join(sorted(needed)),
         )
 
 
