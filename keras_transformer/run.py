@@ -107,7 +107,7 @@ def train(
     with log_shown():
         loop.train(session)
     trained = Run(session.run_dir)
-    trained._corpus = session.open_text() if session.corpus else None
+    trained._corpus = session.text if session.corpus else None
     return trained
 
 

@@ -99,7 +99,7 @@ def _distilled(
 ) -> tuple[str, ...] | None:
     """Write the corpus of a student; return its symbols."""
     asked = understand(run_dir=folder, **arguments)
-    corpus, run = asked.open_text(), teacher.config
+    corpus, run = asked.text, teacher.config
     languages = corpus.source_lang, corpus.target_lang
     if languages != (run.source_lang, run.target_lang):
         raise UserError(

@@ -122,11 +122,11 @@ def test_an_iterator_is_read_once_whatever_is_left_to_the_text():
     corpus = {"train": iter(pairs), "val": iter(pairs[:1])}
     asked = understand(corpus=corpus)  # As `train` and `dry_run` do.
     assert asked.run.preset == "tiny"
-    assert list(asked.open_text().pairs("train")) == pairs
+    assert list(asked.text.pairs("train")) == pairs
     table = np.array(pairs * 50)  # Which is neither true nor false.
     assert understand(corpus=table).run.preset == "tiny"
     asked = understand(corpus=iter(pairs * 50), validation_share=0.5)
-    assert list(asked.open_text().pairs("train"))
+    assert list(asked.text.pairs("train"))
 
 
 @pytest.mark.stands_for("reports of the weights in use")

@@ -97,7 +97,7 @@ def costs_of(session: Session) -> Table:
 
 def planned(session: Session) -> tuple[Session, BatchPlan, list[Row]]:
     """Plan the batches of the head of the text, and look through all of it."""
-    run, corpus = session.run, session.open_text()
+    run, corpus = session.run, session.text
     looking = Inspection(corpus, run.held_out)
     head = list[Pair]()
     with heartbeat("Looking through the text"):

@@ -123,7 +123,7 @@ def check_beginning(session: Session) -> None:
     run, run_dir = session.run, session.run_dir
     if layout.has_begun(run_dir):
         return
-    corpus = session.open_text()
+    corpus = session.text
     settings = "train_split", "validation_split"
     for split, flag in zip(run.splits, settings, strict=True):
         with heartbeat(f"Reading the text of {split}"):
@@ -169,7 +169,7 @@ def prepare_vocabulary(
         return run, tokenizer
     if run.initial:
         given = _vocabulary_of_initial(run, given)
-    corpus = corpus or session.open_text()
+    corpus = corpus or session.text
     run = dataclasses.replace(run, text=corpus.state_of(*run.splits))
     if given:
         run = dataclasses.replace(run, requested_vocab_size=given.vocab_size)
@@ -219,7 +219,7 @@ def records_of(
         except UserError as error:
             logger.warning("Making token records again: %s", error)
     is_train = split == run.train_split
-    corpus = session.open_text()
+    corpus = session.text
     pairs = corpus.pairs(split)
     if is_train:
         looking = inspection.Inspection(corpus, run.held_out)
@@ -276,7 +276,7 @@ def _watched(run: RunConfig, session: Session) -> list[Pair]:
         with contextlib.suppress(OSError, ValueError, TypeError):
             text = (folder / layout.WATCHED_FILE).read_text("utf-8")
             return [(source, target) for source, target in json.loads(text)]
-    pairs = list(session.open_text().pairs(run.validation_split))
+    pairs = list(session.text.pairs(run.validation_split))
     random.Random(run.training.seed).shuffle(pairs)
     del pairs[VALIDATION_SAMPLE:]
     files.write_text(folder / layout.WATCHED_FILE, json.dumps(pairs))

@@ -4,6 +4,7 @@ This module does not need TensorFlow, so a mistake shows before it loads.
 """
 
 import dataclasses
+import functools
 import importlib.resources
 import itertools
 import logging
@@ -148,8 +149,9 @@ class Session:
         given = {name: x for name, x in given.items() if x is not None}
         return {**given, **self.settings}
 
-    def open_text(self) -> Corpus:
-        """Open the text of the run, even if it has begun."""
+    @functools.cached_property
+    def text(self) -> Corpus:
+        """The text of the run, opened even if that has begun."""
         return open_text(self.run, self.corpus or self.run.corpus)
 
     @property

@@ -175,7 +175,7 @@ def test_no_source_is_on_both_sides_and_no_pair_is_lost():
 
 def test_runs_of_other_seeds_hold_out_the_same():
     how = dict(corpus=THOUSAND, preset="tiny", validation_share=0.2)
-    first, other = (understand(seed=seed, **how).open_text() for seed in (3, 5))
+    first, other = (understand(seed=seed, **how).text for seed in (3, 5))
     assert list(first.pairs("val")) == list(other.pairs("val"))
     for corpus in (parted(), Mixture([(Part("a"), parted())], "train")):
         held = [text for pair in parted().pairs("val") for text in pair]
