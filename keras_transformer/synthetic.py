@@ -1,12 +1,8 @@
 """Corpora that models write: for a student, or of text translated back.
 
-A teacher, one model or several, translates a training text once. A student
-learns these translations more easily than those of people, so a smaller or
-faster model comes closer to its teacher (Kim and Rush, 2016).
-
-A model of the reverse direction translates text that has no translation. The
-pairs have a machine's sentences as sources and real ones as targets (Sennrich
-et al., 2016), and train a model beside real pairs.
+A student learns the translations of a teacher, one model or several, more
+easily than those of people (Kim and Rush, 2016). Text without a translation
+becomes pairs with a machine's sentences as sources (Sennrich et al., 2016).
 """
 
 import dataclasses
@@ -79,26 +75,23 @@ def distill(
     # Its validation text is a split of the folder; begun, it needs no text.
     of_student = {**arguments, "corpus": None, "validation_share": None}
     begun = begun_config(run_dir)
-    if begun and pathlib.Path(begun.corpus).name != DISTILLED:
+    if not begun:
+        of_student |= _distilled(teacher, pathlib.Path(run_dir), arguments)
+    elif pathlib.Path(begun.corpus).name != DISTILLED:
         raise UserError(
             "Expected a new run_dir for the student, or that of one that began "
             f"with its distilled text, received {run_dir}, which began with "
             f"{begun.corpus}; choose another one."
         )
-    if not begun:
-        of_student["corpus"] = pathlib.Path(run_dir) / DISTILLED
-        symbols = _distilled(teacher, of_student["corpus"], arguments)
-        if arguments.get("symbols") is not None:
-            of_student["symbols"] = symbols
     teacher.before_loading()
     return train(run_dir, **of_student)
 
 
 def _distilled(
-    teacher: Run, folder: pathlib.Path, arguments: Mapping[str, Any]
-) -> tuple[str, ...] | None:
-    """Write the corpus of a student; return its symbols."""
-    asked = understand(run_dir=folder, **arguments)
+    teacher: Run, run_dir: pathlib.Path, arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Write the corpus of a student; return it and the symbols to train on."""
+    asked = understand(run_dir=run_dir / DISTILLED, **arguments)
     corpus, run = asked.text, teacher.config
     languages = corpus.source_lang, corpus.target_lang
     if languages != (run.source_lang, run.target_lang):
@@ -108,23 +101,25 @@ def _distilled(
             "another or change the languages."
         )
     split, validation = asked.run.splits
-    corpus.find(validation, "validation_split")
+    copied = {validation, *({"test"} & {*corpus.splits})}
+    others = {name: corpus.pairs(name, "validation_split") for name in copied}
     teacher.before_loading()
     # The name of the folder to train on has no tags.
     check_tags(asked.run.corpus, load_vocabulary(teacher.path, run))
-    copied = {validation, *({"test"} & {*corpus.splits})}
-    with log_shown(), layout.only_writer(folder.parent):
+    with log_shown(), layout.only_writer(run_dir):
         _make(
-            folder,
+            run_dir / DISTILLED,
             teacher,
             [source for source, _ in corpus.pairs(split, "train_split")],
             dataclasses.replace(
                 run.search, n_best=1, max_source_length=run.training.max_length
             ),
             split,
-            {name: corpus.pairs(name) for name in copied},
+            others,
         )
-    return asked.run.symbols
+    is_given = arguments.get("symbols") is not None
+    symbols = {"symbols": asked.run.symbols} if is_given else {}
+    return {"corpus": run_dir / DISTILLED, **symbols}
 
 
 @exhaustion.explained(_LESS_MEMORY)
@@ -164,9 +159,8 @@ def backtranslate(
     """
     if not isinstance(reverse, Run):
         reverse = Run(reverse)
-    run = reverse.config
-    options.setdefault("max_source_length", run.longest_source)
-    search = dataclasses.replace(run.search, **options)
+    options.setdefault("max_source_length", reverse.config.longest_source)
+    search = dataclasses.replace(reverse.config.search, **options)
     if isinstance(text, str | os.PathLike):
         lines.open_file(text, "`text`").close()
         texts = list(lines.read_texts(pathlib.Path(text)))
@@ -189,36 +183,31 @@ def _make(
     others: Mapping[str, Iterable[Pair]],
     parallel: int | None = None,
 ) -> None:
-    """Write a corpus of texts and their translations, and `others` as copies.
-
-    A folder that is there must be of the same model, search and texts.
-    """
+    """Write a corpus of texts and their translations; copy the others."""
     of_texts = hashlib.blake2b(json.dumps(texts).encode(), digest_size=16)
     origin = {"text": of_texts.hexdigest(), **deciding(run.chosen(), search)}
     noted, path = json.dumps(origin), folder / _ORIGIN
-    if folder.exists():
-        if not path.is_file() or path.read_text("utf-8") != noted:
-            raise UserError(
-                f"{folder} exists, and was made by another model, search or "
-                "text; choose another place."
-            )
+    if path.is_file() and path.read_text("utf-8") == noted:
         return
+    if folder.exists():
+        raise UserError(
+            f"{folder} exists, and was made by another model, search or text; "
+            "choose another place."
+        )
     languages = run.config.source_lang, run.config.target_lang
     logger.info("Translating %d texts from %s to %s.", len(texts), *languages)
     with unfinished(folder) as kept:
-        translator = run.translator()
+        translator, display = run.translator(), SentenceDisplay(len(texts))
         from keras_transformer.translation.text_batches import Batching
 
-        with SentenceDisplay(len(texts)) as display:
-            batching = Batching(parallel=parallel, progress=display)
+        batching = Batching(parallel=parallel, progress=display)
 
-            def translated(chunk: list[str]) -> Iterator[bytes]:
-                n_best, are_cut = translator.search_texts(
-                    chunk, search, batching
-                )
-                for (best, *_), is_cut in zip(n_best, are_cut, strict=True):
-                    yield _line("" if is_cut else best.text)
+        def translated(chunk: list[str]) -> Iterator[bytes]:
+            n_best, are_cut = translator.search_texts(chunk, search, batching)
+            for (best, *_), is_cut in zip(n_best, are_cut, strict=True):
+                yield _line("" if is_cut else best.text)
 
+        with display:
             write_chunks(kept, chunks(texts), translated, origin, display)
         said = (line.decode().rstrip("\n") for line in kept.lines())
         pairs = [x for x in zip(texts, said, strict=True) if x[1].strip()]

@@ -238,9 +238,10 @@ class Mixture(Corpus):
         if split != self._mixed:
             return self.parts[0][1].read(split)
         return (
-            (_tagged(source, part.tag), target)
+            # An empty source stays empty, and is dropped.
+            (f"{part.tag} {x}" if part.tag and x.strip() else x, target)
             for part, corpus in self.parts
-            for source, target in _weighted(
+            for x, target in _weighted(
                 corpus.pairs(self._train_split), part.weight
             )
         )
@@ -260,11 +261,6 @@ def without_tag(source: str, tags: Collection[str]) -> str:
     """Return a source of a mixture as its corpus has it."""
     tag, _, rest = source.partition(" ")
     return rest if tag in tags else source
-
-
-def _tagged(source: str, tag: str | None) -> str:
-    """Begin a source with a tag; an empty one stays empty, and is dropped."""
-    return f"{tag} {source}" if tag and source.strip() else source
 
 
 def _weighted(pairs: Iterator[Pair], weight: Fraction) -> Iterator[Pair]:

@@ -103,11 +103,7 @@ class Folder(Corpus):
 
 
 def _ending(files: Sequence[str], code: str) -> str:
-    """Find how files spell a code: `zh_CN` for `zh-CN`, `eng_Latn` for `en`.
-
-    Or else the only one of its language and script, as `zh` is for `zh-CN`, but
-    not that of another country.
-    """
+    """Find how files spell a code: `zh_CN` for `zh-CN`, `eng_Latn` for `en`."""
     endings = {part for file in files for part in file.split(".")[1:]}
     codes = {x: read_code(x) for x in endings - {"gz"} if is_code(x)}
     wanted = read_code(code)
@@ -116,6 +112,7 @@ def _ending(files: Sequence[str], code: str) -> str:
         for x, known in codes.items()
         if known.is_same(wanted) and len(known.countries | wanted.countries) < 2
     ]
+    # Or else the only one of its language and script, such as `zh` for `zh-CN`.
     for likely in [x for x in same if codes[x].code == wanted.code], same:
         if len(likely) == 1 and code not in endings:
             return likely[0]

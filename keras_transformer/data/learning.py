@@ -141,16 +141,13 @@ class Sample:
         """Read the lines, in the form of Unicode that the vocabulary sees."""
         with open(self.path, encoding="utf-8", newline="\n") as file:
             for line in filter(self._has, (x.removesuffix("\n") for x in file)):
-                yield _composed(line)
-
-
-def _composed(text: str) -> str:
-    """Compose all but singletons."""
-    return _others().sub(lambda x: unicodedata.normalize("NFC", x[0]), text)
+                yield _composable().sub(
+                    lambda x: unicodedata.normalize("NFC", x[0]), line
+                )
 
 
 @functools.cache
-def _others() -> re.Pattern:
+def _composable() -> re.Pattern:
     singletons = filter(is_singleton, map(chr, range(sys.maxunicode + 1)))
     return re.compile(f"[^{''.join(singletons)}]+")
 
@@ -214,11 +211,8 @@ def _train(lines: Iterator[str], **extra: Any) -> bytes:
 
 
 def _written(folder: str, name: str, rules: Mapping[str, str]) -> str:
-    """Write rules as sentencepiece reads them, and return their file.
-
-    Each line has the code points of a text, a tab and those that replace it.
-    sentencepiece replaces the longest text first, and looks at each place once.
-    """
+    """Write rules as sentencepiece reads them, and return their file."""
+    # It replaces the longest text first, and looks at each place once.
     path = f"{folder}/{name}.tsv"
     with open(path, "w", encoding="ascii", newline="\n") as file:
         for text, replacement in sorted(rules.items()):

@@ -233,10 +233,8 @@ def _set_attention(
 
 
 def _filled(kernel: np.ndarray, config: ModelConfig) -> np.ndarray:
-    """Turn `(D, H * K)` or `(D, H * U)` into `(H * width, D)`.
-
-    The width is the larger of K and U: zeros add nothing to a product.
-    """
+    """Turn `(D, H * K)` or `(D, H * U)` into `(H * width, D)`."""
+    # Zeros add nothing to a product.
     width = max(config.key_dim, config.value_dim)
     heads = kernel.reshape(len(kernel), config.num_heads, -1)
     heads = np.pad(heads, [(0, 0), (0, 0), (0, width - heads.shape[2])])

@@ -206,11 +206,8 @@ def _of_texts(
 
 @contextlib.contextmanager
 def _tensorflow_silent() -> Iterator[None]:
-    """Drop TensorFlow's notices, and the handler that the root logger gets.
-
-    They name all weights of each signature, some hundred, and the temporary
-    folder.
-    """
+    """Drop TensorFlow's notices, and the handler that the root logger gets."""
+    # They name some hundred weights, and the temporary folder.
     loggers = [logging.getLogger(name) for name in ("absl", "tensorflow")]
     levels = [each.level for each in loggers]
     handlers = logging.root.handlers[:]

@@ -93,12 +93,25 @@ class Export:
         """Fill in name and size, and refuse what cannot be, before any work."""
         version_path(output, self.version)
         name = model_name(output, self.name)
-        output = pathlib.Path(output)
-        if self.name is not None and (output / MODELS_FILE).is_file():
-            _check_name(name, output / MODELS_FILE)
         size = self.max_batch_size or MAX_BATCH_SIZE
-        if (output / BATCHING_FILE).is_file():
-            size = _kept_size(output / BATCHING_FILE, self.max_batch_size)
+        models = pathlib.Path(output) / MODELS_FILE
+        if self.name is not None and models.is_file():
+            text = models.read_text("utf-8", "replace")
+            names = re.findall(r'\bname\s*:\s*"(.*)"', text)
+            if text_encoding.CEscape(name, True) not in names:
+                raise UserError(
+                    f"{models} names {' and '.join(names) or 'no model'}, this "
+                    f"command says {name}; leave out `name` or change the file."
+                )
+        batching = pathlib.Path(output) / BATCHING_FILE
+        if batching.is_file():
+            size = read_batching(batching).get("max_batch_size", size)
+            if self.max_batch_size not in (None, size):
+                raise UserError(
+                    f"{batching} has max_batch_size {size}, this command says "
+                    f"{self.max_batch_size}; leave out `max_batch_size` or "
+                    "change the file."
+                )
         return dataclasses.replace(self, name=name, max_batch_size=size)
 
     def write_warmup(
@@ -177,29 +190,6 @@ def model_name(folder: str | os.PathLike, name: str | None = None) -> str:
             "one with `name`."
         )
     return name
-
-
-def _check_name(name: str, models: pathlib.Path) -> None:
-    """Refuse another name than those in the file."""
-    text = models.read_text("utf-8", "replace")
-    names = re.findall(r'\bname\s*:\s*"(.*)"', text)
-    if text_encoding.CEscape(name, True) not in names:
-        raise UserError(
-            f"{models} names {' and '.join(names) or 'no model'}, this "
-            f"command says {name}; leave out `name` or change the file."
-        )
-
-
-def _kept_size(path: pathlib.Path, asked: int | None) -> int:
-    """Read the size of a batch, and refuse another one."""
-    size = asked or MAX_BATCH_SIZE
-    kept = read_batching(path).get("max_batch_size", size)
-    if asked not in (None, kept):
-        raise UserError(
-            f"{path} has max_batch_size {kept}, this command says "
-            f"{asked}; leave out `max_batch_size` or change the file."
-        )
-    return kept
 
 
 # The settings that have flags.

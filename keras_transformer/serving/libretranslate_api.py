@@ -7,13 +7,13 @@ same.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+import io
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
-from starlette.datastructures import Headers
-from starlette.formparsers import MultiPartException, MultiPartParser
+from python_multipart import parse_form
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -197,33 +197,31 @@ def _fields(job: Job) -> dict[str, Any]:
 
 def as_form(body: bytes, kind: str = "") -> dict[str, str]:
     """Read a form in UTF-8, URL-encoded or in parts, without files."""
+    pairs: list[tuple[str, str]] = []
 
-    async def stream() -> AsyncGenerator[bytes, None]:
-        yield body
+    def add(part: Any) -> None:
+        if part.field_name is None or len(pairs) == _MOST_FIELDS:
+            raise ValueError("no name, or too many")
+        pairs.append((part.field_name.decode(), (part.value or b"").decode()))
 
-    pairs: Sequence[tuple[str, Any]]
+    def refuse(part: Any) -> None:
+        raise ValueError("a file")
+
     try:
-        text = body.decode()  # Other bytes would be read as Latin-1.
         if kind.lower().startswith("multipart/"):
-            parser = MultiPartParser(
-                Headers({"content-type": kind}),
-                stream(),
-                max_files=0,
-                max_fields=_MOST_FIELDS,
-                max_part_size=len(body),
-            )
-            pairs = asyncio.run(parser.parse()).multi_items()
+            headers = {"Content-Type": kind.encode("latin-1")}
+            parse_form(headers, io.BytesIO(body), add, refuse)
         else:
-            pairs = parse_qsl(
-                text,
+            pairs += parse_qsl(
+                body.decode(),
                 keep_blank_values=True,
                 errors="strict",
                 max_num_fields=_MOST_FIELDS,
             )
-        fields: dict[str, Any] = dict(pairs)
+        fields = dict(pairs)
         if len(fields) < len(pairs):
             raise ValueError("a name comes twice")
-    except (ValueError, LookupError, MultiPartException):
+    except ValueError:
         raise RefusalError(
             f"Expected a form in UTF-8 of at most {_MOST_FIELDS} fields, no "
             "file and no name twice, cannot read it as one; send several texts "

@@ -172,12 +172,7 @@ def _mistake(error: BaseException) -> str:
 
 
 class _Door:
-    """Counts requests, adds headers, logs our mistakes, refuses other sites.
-
-    A page of another site could not read an answer, but it could make a browser
-    send requests that keep the model busy; it may only link to our page. It may
-    also point its own name at this machine, and browsers then send that name.
-    """
+    """Counts requests, adds headers, logs our mistakes, refuses other sites."""
 
     def __init__(self, service: Service) -> None:
         self._origins = service.origins
@@ -224,6 +219,9 @@ class _Door:
             self._counts.add(scope["path"], status or GONE, seconds)
 
     def _refusal(self, scope: Scope) -> RefusalError | None:
+        # A page of another site cannot read an answer, but could keep the model
+        # busy, so it may only link to our page. It may also point its own name
+        # at this machine, and browsers then send that name.
         headers = Headers(scope=scope)
         host = headers.get("host", "").lower()
         if not {"*", re.sub(r":\d*$", "", host)}.intersection(self._hosts):

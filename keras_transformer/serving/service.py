@@ -152,11 +152,7 @@ class Job:
 
     async def receive(self) -> None:
         """Read the body, within limits of size, time and number."""
-        # Starlette's parser of parts wants a thread without a running loop.
-        kind = self.request.headers.get("content-type", "")
-        self.is_long = kind.lower().startswith("multipart/") or (
-            len(self.request.scope["query_string"]) > _SHORT
-        )
+        self.is_long = len(self.request.scope["query_string"]) > _SHORT
         try:
             await asyncio.wait_for(
                 self._read(), self.service.limits.body_seconds

@@ -333,21 +333,20 @@ def bleu_tokenizer(target_lang: str, tokenize: str | None = None) -> str:
             "another `tokenize`."
         ) from None
     except RuntimeError:
-        return _without_packages(chosen, is_asked=tokenize is not None)
+        command = extras.install_command(chosen.partition("-")[0])
+        if tokenize is not None:
+            raise UserError(
+                f"Expected the packages of sacreBLEU's {chosen}, found none; "
+                f"install them with {command}."
+            ) from None
+        logger.warning(
+            "BLEU counts characters, since sacreBLEU lacks the packages of "
+            "%s; install them with %s.",
+            chosen,
+            command,
+        )
+        return "char"
     return chosen
-
-
-def _without_packages(chosen: str, is_asked: bool) -> str:
-    """Count characters instead of words, unless these were asked for."""
-    command = extras.install_command(chosen.partition("-")[0])
-    if is_asked:
-        raise UserError(
-            f"Expected the packages of sacreBLEU's {chosen}, found none; "
-            f"install them with {command}."
-        ) from None
-    said = "BLEU counts characters, since sacreBLEU lacks the packages of %s; "
-    logger.warning(said + "install them with %s.", chosen, command)
-    return "char"
 
 
 def bleu(

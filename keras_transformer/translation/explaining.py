@@ -112,11 +112,7 @@ def _reread(
     source: tf.Tensor,
     written: list[Ids],
 ) -> dict[str, Any]:
-    """Reread the source `(1, S)` and what was written before each row.
-
-    Returns:
-        The attention and the alternatives of an `Explanation`.
-    """
+    """Find the attention and the alternatives of each row by rereading."""
     tokenizer = translator.tokenizer
     memory_spec = tf.TensorSpec(
         [1, None, model.model_config.d_model], model.compute_dtype
@@ -193,10 +189,8 @@ def _decode(
 
 
 def _ranked(result: BeamResult, pad_id: int) -> dict[Ids, tuple[int, float]]:
-    """Find rank and score of each hypothesis of the sentence, by its ids.
-
-    If none was found there is an empty one, as in `translate`.
-    """
+    """Find rank and score of each hypothesis of the sentence, by its ids."""
+    # If none was found there is an empty one, as in `translate`.
     ids, scores = result.ids[0].numpy(), result.scores[0].numpy()
     return {
         tuple(row[row != pad_id].tolist()): (rank, float(score))
@@ -262,12 +256,7 @@ def _tree(
 def _passes(
     read: list[Ids], at_once: int, bos_id: int
 ) -> Iterator[tuple[list[Ids], np.ndarray]]:
-    """Choose few targets to read, with a place in them for every row.
-
-    Yields:
-        A batch of decoder inputs, and an array `(3, rows)`: the rows, and for
-        each its row and position in the batch.
-    """
+    """Choose few targets to read, with a place in them for every row."""
     row_of = {ids: row for row, ids in enumerate(read)}
     # A pass over a beginning that none continued covers all that led there.
     went_on = {ids[:-1] for ids in read if ids}
@@ -284,6 +273,7 @@ def _passes(
         filled |= places.keys()
         yield (
             [(bos_id, *ids) for ids in batch],
+            # (3, rows): the rows, and for each its row and position in a batch.
             np.array([(row, *at) for row, at in places.items()]).T,
         )
 

@@ -34,10 +34,7 @@ COMMON, BEST = 200, 50
 
 
 class _Pairs(NamedTuple):
-    """Every source piece of a sentence with every target piece of its pair.
-
-    Axes: N such pairs, M different ones.
-    """
+    """Each of N pairs of a sentence's source and target pieces, M different."""
 
     kinds: np.ndarray  # int32 (N,), which of the M each is
     targets: np.ndarray  # int32 (N,), the number of its target token

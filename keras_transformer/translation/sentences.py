@@ -109,11 +109,9 @@ class Splitter:
     def _in_line(
         self, text: str, item: float
     ) -> tuple[float, list[tuple[int, int]]]:
-        """Find the places of the sentences of a line, or of a part of one.
-
-        `item` is the number of the list's last item, 0 where a line begins and
-        infinite in a line without a list; return it for the next part too.
-        """
+        """Find the places of the sentences of a line, or of a part of one."""
+        # `item` is the number of the list's last item, 0 where a line begins
+        # and infinite in a line without a list.
         # sentencex 1.0.32 panics at "A\u00a0. B": it takes every space to be
         # one byte long.
         plain = re.sub(r"\s", " ", text)

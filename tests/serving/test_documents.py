@@ -69,9 +69,7 @@ def a_job(model=None, **limits):
 
 async def translate(*texts, model=None, **limits):
     job = a_job(model, **limits)
-    found = await job.search(texts)
-    joined = map(job.join, texts, found)
-    return [best for (best,) in joined]
+    return list(map(job.join, texts, await job.search(texts)))
 
 
 async def test_nothing_goes_through_the_model_twice():
