@@ -58,11 +58,6 @@ def test_half_a_surrogate_pair_or_a_zero_byte_is_named_by_its_place(tokenizer):
         kt.open_corpus({"train": [("a", "b"), ("c", "d\0")]})
 
 
-def test_a_split_that_is_no_name_is_refused_in_a_sentence():
-    with pytest.raises(kt.UserError, match="`split`"):
-        kt.open_corpus({"train": [("a", "b")]}).pairs([("a", "b")])
-
-
 def test_a_path_is_no_text_to_learn_from(tokenizer, tmp_path):
     path = str(tmp_path / "train.en")
     target = tmp_path / "tokenizer.model"
@@ -75,6 +70,7 @@ def test_a_path_is_no_text_to_learn_from(tokenizer, tmp_path):
         lambda: kt.Translator(tokenizer, None),
         lambda: kt.export(tokenizer, tmp_path / "exported"),
         lambda: kt.open_corpus(None),
+        lambda: kt.open_corpus([("a", "b")]).pairs([("a", "b")]),
     ):
         with pytest.raises(kt.UserError, match="^Expected `"):
             call()
