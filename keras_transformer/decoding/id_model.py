@@ -64,22 +64,11 @@ def as_one_sentence(ids: tf.Tensor) -> tf.Tensor:
 class IdModel:
     """A trained model, or several that search together, inside a graph.
 
-    Args:
-        models: The model, or several of one vocabulary and dtype. Each is a
-            `Transformer`, or another that maps ids `((source, target_in))` to
-            logits.
-        frozen: The weights to multiply by in graphs; by default those that
-            the models have at each call.
-        shortlist: The only target pieces that a beam search scores; by default
-            all. Sampling always scores all.
-        ids: The special ids of the vocabulary.
-        mean: What several models average: `"probabilities"`, or
-            `"log-probabilities"`, which favours tokens that no model finds
-            unlikely.
-
-    Attributes:
-        models: The models, a tuple.
-        vocab_size: Size of the vocabulary.
+    Each is a `Transformer`, or another that maps ids `((source, target_in))` to
+    logits; all have one vocabulary and dtype. Graphs multiply by the `frozen`
+    weights, or else by those that the models have at each call. A beam search
+    scores only the target pieces of a `shortlist`; sampling scores all. The
+    mean of `"log-probabilities"` favours tokens that no model finds unlikely.
     """
 
     def __init__(
@@ -142,13 +131,9 @@ class IdModel:
         prefix: tf.Tensor | None = None,
         seeds: tf.Tensor | None = None,
     ) -> BeamResult:
-        """Translate ids, without applying `max_source_length`.
+        """Translate ids `(B, S)`, without applying `max_source_length`.
 
-        Args:
-            source: int32 `(B, S)`, EOS last.
-            search: How to search.
-            prefix: As in `beam_search`.
-            seeds: int32 `(B, 2)`, a seed for each row; needed for sampling.
+        Sampling needs `seeds`, int32 `(B, 2)`.
         """
         if search.sampling:
             return self._draw(source, search, prefix, seeds)
@@ -257,9 +242,8 @@ class IdModel:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Score translations `(B, T)` of sources `(B, S)` as the search would.
 
-        Returns:
-            The scores float32 `(B,)` and the numbers of target tokens, EOS
-            included, int32 `(B,)`. Where both rows are EOS alone, 0 and 0.
+        Returns scores, float32 `(B,)`, and the numbers of target tokens, int32
+        `(B,)`: 0 and 0 where both rows are EOS alone.
         """
         with self.weights_in_use():
             losses = self._losses((source, self._target_in(target)), target)
@@ -327,11 +311,9 @@ class IdModel:
             )
 
     def attention_ids(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """Compute what targets `(B, T)` look at in sources `(B, S)`.
+        """Compute what targets look at in sources, float32 `(B, L, H, T, S)`.
 
-        Returns:
-            float32 `(B, L, H, T, S)` with the layers of all models, 0 where
-            either side is padding.
+        It has the layers of all models, and 0 where either side is padding.
         """
         self.check_attention()
         heads = {model.model_config.num_heads for model in self.models}

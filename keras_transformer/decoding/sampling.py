@@ -137,16 +137,11 @@ def sample(
 def keep_likeliest(
     logits: tf.Tensor, sampling: Sampling
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """Keep what temperature, `top_k` and `top_p` leave to draw from.
+    """Keep what temperature, `top_k` and `top_p` leave of logits `(B, N, V)`.
 
-    Args:
-        logits: float32 `(B, N, V)`, V static; -inf for what may not be drawn.
-        sampling: How to draw.
-
-    Returns:
-        Weights float64 `(B, N, K)`, proportional to probabilities, 0 for what
-        is cut; and their tokens int64, likeliest first, or None where K is V
-        and the order is that of the vocabulary.
+    Returns weights, float64 `(B, N, K)`, proportional to probabilities, 0 for
+    what is cut; and their tokens, int64, likeliest first, or None where K is V
+    and the order is that of the vocabulary.
     """
     largest = tf.reduce_max(logits, axis=-1, keepdims=True)
     # So that all weights are 0, not NaN, where nothing may be drawn.

@@ -56,12 +56,9 @@ class Words(NamedTuple):
 
 
 class Shortlist:
-    """The candidates of each source piece.
+    """The candidates of each source piece, integers `(V, C)`, PAD for none.
 
-    Args:
-        candidates: Integers `(V, C)`: the target pieces that each source piece
-            may become, PAD for none. The candidates of PAD belong to every
-            source.
+    The candidates of PAD belong to every source.
     """
 
     def __init__(self, candidates: np.ndarray) -> None:
@@ -73,14 +70,10 @@ class Shortlist:
         return Shortlist, (self._candidates.numpy(),)
 
     def words(self, source: tf.Tensor, others: tf.Tensor | None) -> Words:
-        """Collect what a search may write.
+        """Collect what a search of sources `(B, S)` may write.
 
-        Args:
-            source: int32 `(B, S)`.
-            others: int32 `(B, P)`, which the search must write.
-
-        Returns:
-            The special pieces, the candidates of all sources, and the others.
+        These are the special pieces, the candidates of all sources, and others
+        `(B, P)` that it must write.
         """
         size = self._candidates.shape[0]
         pieces = tf.unique(tf.reshape(source, [-1])).y

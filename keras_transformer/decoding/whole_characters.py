@@ -53,10 +53,7 @@ _MAY_FOLLOW, _STATE_AFTER, _LENGTH = _make_tables()
 def byte_table(byte_ids: Sequence[int], vocab_size: int) -> np.ndarray | None:
     """Return the byte that each token stands for, int64 `(V,)`.
 
-    Args:
-        byte_ids: The pieces of the 256 bytes, in order; none where a
-            vocabulary has no such pieces, which gives None.
-        vocab_size: V.
+    It is None where a vocabulary has no pieces of the 256 bytes.
     """
     if not byte_ids:
         return None
@@ -68,15 +65,10 @@ def byte_table(byte_ids: Sequence[int], vocab_size: int) -> np.ndarray | None:
 def may_follow(
     byte_of: tf.Tensor, ids: tf.Tensor, position: tf.Tensor
 ) -> tf.Tensor:
-    """Say which bytes may come after `ids` `(B, W, 1 + t)`.
+    """Say which bytes may come after `ids` `(B, W, 1 + t)`, start token first.
 
-    Args:
-        byte_of: int64 `(V,)`, as `byte_table` returns it.
-        ids: The tokens of each beam, start token first.
-        position: The newest token's, t.
-
-    Returns:
-        bool `(B, W, 257)`; the last one is what stands for no byte.
+    The last one of `(B, W, 257)` is what stands for no byte. The `position` is
+    that of the newest token, t.
     """
     # Before the start token comes the start token, which is no byte.
     places = tf.maximum(position - [0, 1, 2], 0)

@@ -34,24 +34,13 @@ def restricted_attention(
 ) -> tuple[Tensor, Tensor | None]:
     """Weigh the values near every position (section 4).
 
-    A query that may see nothing gets the mean of all values, as in
-    `scaled_dot_product_attention`.
+    Query and key are `(B, H, T, K)`, the value is `(B, H, T, U)`. A query that
+    may see nothing gets the mean of all values, as in
+    `scaled_dot_product_attention`. With a mask of pairs, not of keys
+    `(B, 1, 1, T)`, all T T are weighed, and so are they for the weights.
 
-    Args:
-        query: Float tensor `(B, H, T, K)`, like the key.
-        key: As many keys as queries.
-        value: Float tensor `(B, H, T, U)`.
-        restriction: Position i sees j where |i - j| is below it. At least 1.
-        masks: Boolean tensors broadcastable to `(B, H, T, T)`, or `None`. With
-            a mask of pairs, not of keys `(B, 1, 1, T)`, all T T are weighed.
-        causal: Whether position i sees no j beyond i, which costs less than a
-            mask.
-        dropout: As in `scaled_dot_product_attention`.
-        with_weights: Whether to return the weights, for which all T T are
-            weighed too.
-
-    Returns:
-        The context `(B, H, T, U)`, and the weights `(B, H, T, T)` if asked for.
+    Returns the context `(B, H, T, U)` and, if asked for, the weights
+    `(B, H, T, T)`.
     """
     queries, keys = query.shape[-2], key.shape[-2]
     if None not in (queries, keys) and queries != keys:
