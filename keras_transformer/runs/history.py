@@ -38,10 +38,7 @@ logger = logging.getLogger("keras_transformer")
 class History:
     """Writes the learning curve: TensorBoard logs and `logs/history.csv`.
 
-    Args:
-        run_dir: The run directory.
-        step: The update that training resumes from; later rows, left by a
-            killed session, are dropped.
+    Rows after the update `step`, which a killed session left, are dropped.
     """
 
     def __init__(self, run_dir: str | os.PathLike, step: int) -> None:

@@ -33,8 +33,6 @@ from keras_transformer.training.validation import validation_batches
 
 logger = logging.getLogger("keras_transformer")
 VALIDATION_SAMPLE = 200  # sentences
-# A few thousand sentences in large batches would be mostly padding.
-VALIDATION_TOKENS = 4_096
 
 
 def prepare(session: Session) -> Training:
@@ -60,13 +58,7 @@ def prepare(session: Session) -> Training:
         _tell_what_differs(run, plan.checksum(), machine, run_dir)
     run = dataclasses.replace(run, plan=plan.checksum(), machine=machine)
     _describe(run, plan, len(validation))
-    batches = validation_batches(
-        validation,
-        min(recipe.batch_tokens, VALIDATION_TOKENS),
-        run.longest_source,
-        run.validation_split,
-        run.search.max_extra_length,
-    )
+    batches = validation_batches(validation, run)
     watched = _watched(run, session)
     run.save(run_dir)
     session = dataclasses.replace(session, run=run)

@@ -36,12 +36,15 @@ from keras_transformer.runs import averaging, checkpoints, layout
 from keras_transformer.runs.averaging import AVERAGE, BEST, LAST, Chosen
 from keras_transformer.runs.checkpoints import Progress, Standing
 from keras_transformer.runs.history import History, draw
+from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training.building import Training
 from keras_transformer.translation import evaluation
 from keras_transformer.translation.text_batches import Batching, numbered
 from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger("keras_transformer")
+# A few thousand sentences in large batches would be mostly padding.
+VALIDATION_TOKENS = 4_096
 
 
 def counted(
@@ -303,18 +306,16 @@ class Validation:
 
 
 def validation_batches(
-    corpus: TokenisedCorpus,
-    batch_tokens: int,
-    longest_source: int,
-    split: str,
-    max_extra_length: int = Search.max_extra_length,
+    corpus: TokenisedCorpus, run: RunConfig
 ) -> tf.data.Dataset:
     """Stream every pair once, shortest first, and log those that are cut.
 
     S is at most `longest_source`, the end token included, and T at most
     `max_extra_length` more, where a translation of the longest source ends.
     """
-    longest_target = longest_source + max_extra_length
+    longest_source = run.longest_source
+    longest_target = longest_source + run.search.max_extra_length
+    batch_tokens = min(run.training.batch_tokens, VALIDATION_TOKENS)
     plan = BatchPlan(corpus, batch_tokens, shuffle=False)
     batches = batching.stream(plan, last=len(plan))
     is_long = (np.asarray(corpus.source.lengths) > longest_source) | (
@@ -324,7 +325,7 @@ def validation_batches(
         logger.warning(
             "%s: %d of %d pairs are cut in every validation, after %d tokens "
             "of the source and %d of the target: line %s.",
-            split,
+            run.validation_split,
             is_long.sum(),
             len(is_long),
             longest_source,

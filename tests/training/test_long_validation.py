@@ -5,21 +5,24 @@ import signal
 
 import tensorflow as tf
 from natural_corpus import corpus as corpus_of
-from sample_runs import digit_arguments, train_on_digits
+from sample_runs import TINY, digit_arguments, make_run, train_on_digits
 
-from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, TrainingConfig
 from keras_transformer.runs import checkpoints
 from keras_transformer.runs.averaging import AVERAGE, final_result
 from keras_transformer.runs.history import read_history
+from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import validation
 from keras_transformer.training.validation import validation_batches
 
 
-def test_long_pairs_are_cut_on_both_sides_and_named(caplog):
+def test_long_pairs_are_cut_on_both_sides_and_named(caplog, monkeypatch):
     # Every token but the last is 11 more than the number of its pair.
     pairs = corpus_of([5, 13, 4, 8, 7], [6, 3, 71, 63, 61])
 
-    batches = validation_batches(pairs, 128, longest_source=11, split="val")
+    run = make_run(TINY, TrainingConfig(batch_tokens=128))
+    monkeypatch.setattr(RunConfig, "longest_source", 11)
+    batches = validation_batches(pairs, run)
 
     found = {}
     for (source, target_in), target in batches.as_numpy_iterator():
