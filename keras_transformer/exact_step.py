@@ -23,19 +23,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer import keras_internals, losses
+from keras_transformer import keras_internals, losses, replicas
 from keras_transformer.config import PAD_ID, SettingError
 from keras_transformer.keras_internals import Tensor
 from keras_transformer.layers import TiedEmbedding
 from keras_transformer.losses import SmoothedCrossEntropy
-from keras_transformer.replicas import (
-    check_strategy,
-    is_replicated,
-    safe_count,
-    seeds_of,
-    step_function,
-    sum_over_replicas,
-)
 from keras_transformer.settings import whole_number
 
 
@@ -109,7 +101,6 @@ class ExactModel(keras_internals.BuiltFromSpec):
                 1. They run one after the other, which saves memory and changes
                 nothing else. Only for exact steps without metrics.
             **kwargs: As for `keras.Model`.
-
         """
         on_tensorflow = keras.backend.backend() == "tensorflow"
         self.is_exact = (
@@ -137,8 +128,8 @@ class ExactModel(keras_internals.BuiltFromSpec):
         import tensorflow as tf
 
         if self.is_exact:
-            if is_replicated(self):
-                check_strategy(self, optimizer, kwargs)
+            if replicas.is_replicated(self):
+                replicas.check_strategy(self, optimizer, kwargs)
             # Keras's own switch is off under a strategy, whose collectives XLA
             # cannot compile. The gradient is nearly the whole step.
             on_gpus = bool(tf.config.list_logical_devices("GPU"))
@@ -206,7 +197,9 @@ class ExactModel(keras_internals.BuiltFromSpec):
         config = super().get_compile_config()
         if not config:
             return config
-        seeds = [ops.convert_to_numpy(x).tolist() for x in seeds_of(self)]
+        seeds = [
+            ops.convert_to_numpy(x).tolist() for x in replicas.seeds_of(self)
+        ]
         return {
             **config,
             # As it was given: Keras notes what `"auto"` became here.
@@ -224,7 +217,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
         seeds = config.pop("seeds", ())
         self.compile(**config)
         # Keras gives loaded layers new seeds.
-        for state, seed in zip(seeds_of(self), seeds, strict=False):
+        for state, seed in zip(replicas.seeds_of(self), seeds, strict=False):
             state.assign(seed)
         if self.optimizer is not None:
             self.optimizer.build(self.trainable_variables)
@@ -233,16 +226,16 @@ class ExactModel(keras_internals.BuiltFromSpec):
         if not self.optimizer.built:
             # Variables made in the first step would have it traced twice.
             self.optimizer.build(self.trainable_variables)
-        if not (self.is_exact and is_replicated(self)):
+        if not (self.is_exact and replicas.is_replicated(self)):
             return super().make_train_function(force)
         if self.train_function is None or force:
-            self.train_function = step_function(self, self.train_step)
+            self.train_function = replicas.step_function(self, self.train_step)
 
     def make_test_function(self, force: bool = False) -> Any:
-        if not (self.is_exact and is_replicated(self)):
+        if not (self.is_exact and replicas.is_replicated(self)):
             return super().make_test_function(force)
         if self.test_function is None or force:
-            self.test_function = step_function(self, self.test_step)
+            self.test_function = replicas.step_function(self, self.test_step)
 
     def test_step(self, *args: Any) -> Any:
         if not self.is_exact:
@@ -269,10 +262,10 @@ class ExactModel(keras_internals.BuiltFromSpec):
 
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(*args)
         weights = self._weights(y, sample_weight)
-        count = sum_over_replicas(tf.reduce_sum(weights))
-        divisor = safe_count(count)
+        count = replicas.sum_over_replicas(tf.reduce_sum(weights))
+        divisor = replicas.safe_count(count)
         sums, gradients, logits = self._gradients_of(x, y, weights, divisor)
-        sums, gradients = sum_over_replicas((sums, gradients))
+        sums, gradients = replicas.sum_over_replicas((sums, gradients))
         # Read before the update, which may change the scale.
         scale = self.optimizer.scale_loss(1.0)
         with keras_internals.summed_gradients(self.optimizer):
@@ -325,9 +318,9 @@ class ExactModel(keras_internals.BuiltFromSpec):
                     y, logits, smoothing
                 )
             total = tf.reduce_sum(smoothed * weights)
-            replicas = tf.distribute.get_strategy().num_replicas_in_sync
+            parts = tf.distribute.get_strategy().num_replicas_in_sync
             # Divided by `divisor` and summed over parts, it counts once.
-            share = 1 / (replicas * self.accumulate)
+            share = 1 / (parts * self.accumulate)
             total += divisor * share * self._added_loss()
             scaled = self.optimizer.scale_loss(total / divisor)
         # Make all gradients dense, even the gradient of the tied matrix.
