@@ -220,7 +220,10 @@ class Transformer(ExactModel):
             `return_attention_scores` also a list of each layer's
             self-attention `(B, H, S, S)`.
         """
-        source_mask = self._source_mask(source)
+        seen = source
+        if not self.model_config.source_end:
+            seen = ops.where(ops.equal(source, EOS_ID), PAD_ID, source)
+        source_mask = masks.padding_mask(seen)
         results = self.encoder(
             self._embed("source", source, training),
             attention_mask=source_mask,
@@ -424,11 +427,6 @@ class Transformer(ExactModel):
             x, cache, cross, own[:, None], source_mask, write
         )
         return (scorer or self.embedding.logits)(x), cache
-
-    def _source_mask(self, source):
-        if not self.model_config.source_end:
-            source = ops.where(ops.equal(source, EOS_ID), PAD_ID, source)
-        return masks.padding_mask(source)
 
     def _embed(self, side, ids, training=False, start=0):
         """Embed the ids of `"source"` or `"target"`, and mark positions."""

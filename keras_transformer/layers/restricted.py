@@ -51,10 +51,11 @@ def restricted_attention(
     given = [mask for mask in masks if mask is not None]
     of_pairs = (len(mask.shape) > 1 and mask.shape[-2] != 1 for mask in given)
     if with_weights or any(of_pairs):
-        near = _band(ops.shape(query)[-2], restriction, causal)
-        return scaled_dot_product_attention(
-            query, key, value, all_of(near, *given), dropout
-        )
+        positions = ops.arange(ops.shape(query)[-2])
+        behind = positions[:, None] - positions
+        near = ops.abs(behind) < restriction
+        seen = all_of(near, behind >= 0 if causal else None, *given)
+        return scaled_dot_product_attention(query, key, value, seen, dropout)
     blocks = _Blocks.of(ops.shape(query)[-2], restriction, causal)
     of_keys = [_by_blocks(mask, blocks) for mask in given]
     seen = all_of(blocks.near(restriction), *of_keys)  # (., ., N, P, C)
@@ -127,14 +128,6 @@ class _Blocks(NamedTuple):
             keys >= 0,
             keys < self.length,
         )
-
-
-def _band(length: int | Tensor, restriction: int, causal: bool) -> Tensor:
-    """Mark which positions are near enough, bool `(T, T)`."""
-    positions = ops.arange(length)
-    behind = positions[:, None] - positions
-    near = ops.abs(behind) < restriction
-    return all_of(near, behind >= 0) if causal else near
 
 
 def _by_blocks(mask: Tensor, blocks: _Blocks) -> Tensor:
