@@ -38,15 +38,15 @@ class ExactModel(keras_internals.BuiltFromSpec):
     subclass has another `call`.
 
     On TensorFlow, compiled with `SmoothedCrossEntropy`, it takes exact steps:
-    as on one device, however the replicas share a batch. Compiled without
-    metrics, it adds some that cost nothing. Like `loss`, `perplexity` (of the
-    unsmoothed likelihood) is over all target tokens of the epoch so far; of
-    the last batch alone, over all replicas, are `batch_loss`,
-    `batch_perplexity`, `gradient_norm` (the loss scale taken out) and `tokens`,
-    the number of target tokens. `evaluate` adds `token_accuracy` and
-    `perplexity`. Metrics of yours are those of all replicas at the end of an
-    epoch, and of the first replica in the logs of a batch. Keras's own metrics
-    and losses, such as `"accuracy"`, count padding too; those of
+    as on one device, however the replicas share a batch. Without metrics and
+    without a `compute_metrics` of yours, it adds some that cost nothing. Like
+    `loss`, `perplexity` (of the unsmoothed likelihood) is over all target
+    tokens of the epoch so far; of the last batch alone, over all replicas, are
+    `batch_loss`, `batch_perplexity`, `gradient_norm` (the loss scale taken out)
+    and `tokens`, the number of target tokens. `evaluate` adds `token_accuracy`
+    and `perplexity`. Metrics of yours are those of all replicas at the end of
+    an epoch, and of the first replica in the logs of a batch. Keras's own
+    metrics and losses, such as `"accuracy"`, count padding too; those of
     `keras_transformer` do not.
 
     With another loss, `fit` is Keras's own, with what its documentation says of
@@ -111,7 +111,8 @@ class ExactModel(keras_internals.BuiltFromSpec):
             and type(self).compute_loss is keras.Model.compute_loss
         )
         given = [kwargs.get(name) for name in ("metrics", "weighted_metrics")]
-        self.adds_metrics = self.is_exact and not any(given)
+        own = type(self).compute_metrics is not keras.Model.compute_metrics
+        self.adds_metrics = self.is_exact and not (any(given) or own)
         self.accumulate = whole_number("accumulate", accumulate)
         if self.accumulate > 1 and not self.adds_metrics:
             raise SettingError(
@@ -137,14 +138,15 @@ class ExactModel(keras_internals.BuiltFromSpec):
             jit_compile = False
         # Keras must turn names into objects inside the scope.
         with self.distribute_strategy.scope():
-            if self.adds_metrics:
+            if self.is_exact and not any(given):
                 added = [
                     metric(ignore_class=loss.ignore_class)
                     for metric in (losses.TokenAccuracy, losses.Perplexity)
                 ]
                 # In a function, where Keras finds no weights to save.
-                self._added_metrics = lambda: added
-                kwargs |= {"metrics": None, "weighted_metrics": None}
+                self._added_metrics = list if own else lambda: added
+                kwargs["metrics"] = None
+                kwargs["weighted_metrics"] = added if own else None
             super().compile(optimizer, loss, jit_compile=jit_compile, **kwargs)
 
     def fit(
@@ -383,7 +385,8 @@ def pair_of_ids(inputs: Any) -> tuple[Tensor, Tensor]:
     """Return the inputs of a call, `(source, target_in)`, or refuse others."""
     if isinstance(inputs, list | tuple) and len(inputs) == 2:
         ranks = {len(getattr(ids, "shape", ())) for ids in inputs}
-        if ranks == {2} and all("int" in _kind_of(ids) for ids in inputs):
+        to_come = map(keras_internals.ids_to_come, inputs)
+        if ranks == {2} and all("int" in _kind_of(ids) for ids in to_come):
             return tuple(inputs)
     raise ValueError(
         "`inputs` must be a pair `(source, target_in)` of integer tensors "

@@ -93,6 +93,19 @@ def summed_gradients(optimizer: keras.optimizers.Optimizer) -> Iterator[None]:
         vars(inner).pop("_all_reduce_sum_gradients", None)
 
 
+def ids_to_come(ids: Tensor) -> Tensor:
+    """Return integers for floats on which Keras builds, and other ids as given.
+
+    There is no public way to tell a trace for shapes from a call.
+    """
+    from keras.src.backend.common.symbolic_scope import in_symbolic_scope
+
+    # Half precision would round what a functional model is called on.
+    is_input = isinstance(ids, keras.KerasTensor) and ids.dtype == "float32"
+    to_come = is_input or in_symbolic_scope()
+    return keras.ops.cast(ids, "int32") if to_come else ids
+
+
 def implicit_mask(tensor: Tensor) -> Tensor | None:
     """Return the mask `(B, T)` that Keras attached to a tensor, or `None`.
 

@@ -257,11 +257,10 @@ def token_weights(
     Ids below 0, such as the -1 or -100 of others, are always padding. If no
     class is, so is what Keras's mask of `logits` hides.
     """
-    counts = ops.greater_equal(target, 0)
-    if ignore_class is not None:
-        counts = ops.logical_and(counts, ops.not_equal(target, ignore_class))
-    elif (mask := implicit_mask(logits)) is not None:
-        counts = ops.logical_and(counts, mask)
+    counts, pad = ops.greater_equal(target, 0), ignore_class
+    seen = implicit_mask(logits) if pad is None else ops.not_equal(target, pad)
+    if seen is not None:
+        counts = ops.logical_and(counts, seen)
     weights = ops.cast(counts, "float32")
     if sample_weight is not None:
         sample_weight = ops.cast(sample_weight, "float32")

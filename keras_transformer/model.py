@@ -484,8 +484,9 @@ class Transformer(ExactModel):
                 "A Transformer has no `export` on PyTorch; save it as `.keras` "
                 "and export it on TensorFlow."
             )
-        input_signature = input_signature or [self.input_signature()]
-        super().export(filepath, format, verbose, input_signature, **kwargs)
+        signature = input_signature or [self.input_signature()]
+        signature = [signature] if len(signature) > 1 else signature
+        super().export(filepath, format, verbose, signature, **kwargs)
 
     def get_config(self) -> dict[str, Any]:
         return super().get_config() | dataclasses.asdict(self.model_config)

@@ -82,6 +82,19 @@ def test_keras_tells_the_mask_that_it_attached():
     assert keras_internals.implicit_mask(tf.identity(rows)) is None
 
 
+def test_keras_tells_a_trace_for_shapes_from_a_call():
+    kinds = []
+
+    def note(x):
+        kinds.append(keras_internals.ids_to_come(x).dtype)
+        return x
+
+    layer = keras.layers.Lambda(note)
+    layer.compute_output_spec(keras.KerasTensor((2, 3)))
+    layer(np.ones((2, 3), "float32"))
+    assert kinds == [tf.int32, tf.float32]
+
+
 def traced_graph():
     """A graph with a gradient of one's own, once nobody else holds it."""
 

@@ -322,6 +322,14 @@ def test_where_every_class_counts_keras_s_mask_says_what_is_padding():
     assert accuracy == pytest.approx(right[ids > 0].mean())
 
 
+def test_autograph_reads_the_loss_of_a_loop_of_ones_own(caplog, monkeypatch):
+    monkeypatch.setattr(tf.get_logger(), "handlers", [caplog.handler])
+    loss = tf.function(SmoothedCrossEntropy(0.1))(TARGET, LOGITS)
+    nats = paper.cross_entropies(TARGET[REAL], LOGITS[REAL], 0.1)
+    np.testing.assert_allclose(loss, nats.mean(), rtol=1e-6)
+    assert caplog.messages == []
+
+
 @pytest.mark.parametrize("columns", [(), (1,)])
 def test_a_classifiers_labels_of_either_rank_are_weighed_and_counted(columns):
     target = np.array([0, 1, 2, 1, 0], "int32").reshape(5, *columns)

@@ -17,6 +17,7 @@ from small_models import (
     make_model,
 )
 
+from keras_transformer.layers import TiedEmbedding
 from keras_transformer.losses import (
     Perplexity,
     SmoothedCrossEntropy,
@@ -113,6 +114,55 @@ def test_a_model_comes_back_from_every_file(tmp_path, fitted):
             found.append(keras.models.load_model(path, custom_objects=own))
     for model in found:
         np.testing.assert_allclose(model(INPUTS), expected, 1e-5, 1e-5)
+
+
+@keras.saving.register_keras_serializable()
+class Wrapped(keras.Model):
+    """A part of ours, and a layer that Keras builds when it loads the model."""
+
+    def __init__(self, part, **kwargs):
+        super().__init__(**kwargs)
+        self.part, self.head = part, keras.layers.Dense(3)
+
+    def call(self, inputs, training=False):
+        return self.head(self.part(inputs, training=training))
+
+    def get_config(self):
+        part = keras.saving.serialize_keras_object(self.part)
+        return super().get_config() | {"part": part}
+
+    @classmethod
+    def from_config(cls, config):
+        part = keras.saving.deserialize_keras_object(config.pop("part"))
+        return cls(part, **config)
+
+
+@pytest.mark.parametrize(
+    ("part", "inputs"),
+    [
+        (lambda: make_model(num_layers=1), INPUTS),
+        (lambda: make_model(num_layers=1, dtype="mixed_bfloat16"), INPUTS),
+        (lambda: Adapted(**SIZES), INPUTS),
+        (lambda: TiedEmbedding(23, 10, mask_zero=True), SOURCE),
+    ],
+)
+def test_a_model_around_ours_comes_back_whole(tmp_path, part, inputs):
+    model = Wrapped(part())
+    expected = model.predict(inputs, verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded.predict(inputs, verbose=0), expected)
+
+
+def test_an_export_takes_the_pair_that_the_model_declares(tmp_path):
+    model = make_model(num_layers=1)
+    pair = model.input_signature()
+    for name, signature in ("pair", pair), ("list", [pair]):
+        path = tmp_path / name
+        model.export(path, verbose=False, input_signature=signature)
+        loaded = tf.saved_model.load(path)
+        logits = loaded.serve(INPUTS)
+        np.testing.assert_allclose(logits, model(INPUTS), 1e-5, 1e-5)
 
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
@@ -388,3 +438,27 @@ def test_metrics_of_an_earlier_compile_are_forgotten():
     model.compile("sgd", loss)
     found = model.evaluate(*data, verbose=0, return_dict=True)
     assert set(found) == {"loss", "token_accuracy", "perplexity"}
+
+
+class Measured(Transformer):
+    """Counts tokens by Keras's hook for that."""
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        logs = super().compute_metrics(x, y, y_pred, sample_weight)
+        return logs | {"largest": keras.ops.max(y_pred)}
+
+
+@pytest.mark.parametrize("metrics", [None, [], [TokenAccuracy()]])
+def test_metrics_that_a_subclass_computes_are_shown(metrics):
+    model = Measured(**SIZES, dropout=0.0)
+    still = keras.optimizers.SGD(0.0)
+    model.compile(still, SmoothedCrossEntropy(0.1), metrics=metrics)
+    logits = np.array(model(INPUTS))
+    data = INPUTS, TARGET
+    logs = model.fit(*data, validation_data=data, verbose=0).history
+    right = (logits.argmax(-1) == TARGET)[TARGET > 0]
+    for prefix in "", "val_":
+        assert logs[prefix + "largest"] == pytest.approx([logits.max()], 1e-5)
+        accuracy = logs[prefix + "token_accuracy"]
+        assert accuracy == pytest.approx([right.mean()], 1e-5)
+    assert ("perplexity" in logs) == (not metrics)

@@ -18,6 +18,7 @@ from keras_transformer.layers.products import (
     products_in_use,
     scaled_dot_product_attention,
     swap_heads,
+    traced_spec,
 )
 from keras_transformer.masks import (
     all_of,
@@ -322,8 +323,7 @@ class MultiHeadAttention(keras.layers.Layer):
     ) -> Shape:
         return query_shape
 
-    # By a trace of `call`, which alone knows the shapes of all it returns.
-    compute_output_spec = keras.Operation.compute_output_spec
+    compute_output_spec = traced_spec
 
     def get_config(self) -> dict[str, Any]:
         return {

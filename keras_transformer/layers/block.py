@@ -23,6 +23,7 @@ from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.products import (
     at_least_float32,
     swap_heads_as_integers,
+    traced_spec,
 )
 from keras_transformer.masks import all_of, mask_of_heads, mask_of_keys
 from keras_transformer.replicas import Dropout
@@ -197,8 +198,7 @@ class Block(keras.layers.Layer):
     ) -> Shape:
         return inputs_shape
 
-    # By a trace of `call`, which alone knows the shapes of all it returns.
-    compute_output_spec = keras.Operation.compute_output_spec
+    compute_output_spec = traced_spec
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self.settings}

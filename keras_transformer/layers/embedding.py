@@ -10,8 +10,8 @@ import keras
 from keras import ops
 
 from keras_transformer.config import PAD_ID, checked
-from keras_transformer.keras_internals import Shape, Tensor
-from keras_transformer.layers.products import products_in_use
+from keras_transformer.keras_internals import Shape, Tensor, ids_to_come
+from keras_transformer.layers.products import products_in_use, traced_spec
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -71,6 +71,10 @@ class TiedEmbedding(keras.layers.Layer):
             self.bias = self.add_weight(
                 name="bias", shape=(self.vocab_size,), initializer="zeros"
             )
+
+    def __call__(self, inputs: Tensor, reverse: bool = False, **kw: Any) -> Any:
+        inputs = inputs if reverse else ids_to_come(inputs)
+        return super().__call__(inputs, reverse=reverse, **kw)
 
     def call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
         if reverse:
@@ -170,8 +174,7 @@ class TiedEmbedding(keras.layers.Layer):
             return (*input_shape[:-1], self.vocab_size)
         return (*input_shape, self.d_model)
 
-    # By a trace of `call`: logits are float32 under every policy.
-    compute_output_spec = keras.Operation.compute_output_spec
+    compute_output_spec = traced_spec
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -43,9 +43,9 @@ class FeedForward(keras.layers.Layer):
 
     Args:
         ffn_dim: Inner width, the paper's d_ff. At least 1.
-        activation: Activation of the wide layer: a name of Keras's, such as
-            `"gelu"`, or a function. To save a function of your own, register
-            it with `keras.saving.register_keras_serializable`.
+        activation: Activation of the wide layer: the name of one of Keras's on
+            single numbers, such as `"gelu"`, or a function. To save one of your
+            own, register it with `keras.saving.register_keras_serializable`.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:

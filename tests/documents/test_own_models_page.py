@@ -36,6 +36,13 @@ def test_the_programs_run_one_after_the_other():
         found, cached = names["cached_step"](ids, position, cached)
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
     assert len(names["polite"].translate(["a"], max_length=3)) == 1
+    for model, inputs in (names["model"], 2), (names["labelled"], 3):
+        ids = [np.array([[5, 7, 3]]), np.array([[2, 5, 9]]), np.array([1])]
+        config = model.get_config() | {"dtype": "mixed_bfloat16"}
+        half = type(model).from_config(config)
+        half.set_weights(model.get_weights())
+        found, expected = (each(ids[:inputs]) for each in (half, model))
+        np.testing.assert_allclose(found, expected, atol=0.1)
     model = names["model"]
     assert model.trainable_weights and not model.encoder.trainable_weights
     # With a cached step of its own, the search finds the same.

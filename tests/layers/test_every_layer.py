@@ -88,6 +88,22 @@ def test_a_layer_refuses_another_width_than_it_was_built_for(kind):
         layer(*[np.ones((2, 4, 12), "float32")] * inputs)
 
 
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("kind", [k for k in LAYERS if k is not kt.Transformer])
+def test_an_unbuilt_layer_tells_what_it_returns(kind, policy):
+    layer = kind(**LAYERS[kind], dtype=policy)
+    inputs = [np.ones((2, 4, 10), "float32")]
+    if kind is TiedEmbedding:
+        inputs = [np.ones((2, 4), "int32")]
+    elif kind in (MultiHeadAttention, DecoderLayer, Decoder):
+        inputs *= 2
+    spec = layer.compute_output_spec(
+        *[keras.KerasTensor(x.shape, x.dtype.name) for x in inputs]
+    )
+    found = layer(*inputs)
+    assert (tuple(spec.shape), spec.dtype) == (found.shape, found.dtype.name)
+
+
 @pytest.mark.parametrize("kind", [DecoderLayer, Decoder])
 def test_a_decoder_without_memory_is_refused(kind):
     with pytest.raises(ValueError, match="`memory` must be the encoder's"):

@@ -236,8 +236,28 @@ def test_ids_may_be_integers_of_any_width(small_model, dtype):
 def test_ids_that_are_no_integers_are_refused():
     with pytest.raises(ValueError, match="Ids must be integers.*float32"):
         TiedEmbedding(23, 10)(SOURCE.astype("float32"))
-    with pytest.raises(ValueError, match="Ids must be integers.*float32"):
-        TiedEmbedding(23, 10)(keras.Input((None,)))
+    # Keras would round them before any layer sees them.
+    with pytest.raises(ValueError, match="Ids must be integers"):
+        TiedEmbedding(23, 10)(keras.Input((None,), dtype="bfloat16"))
+
+
+@pytest.mark.parametrize("way", ["built", "called", "functional"])
+def test_ids_of_no_declared_type_are_those_of_keras_s_embedding(tmp_path, way):
+    keras_own = keras.layers.Embedding(23, 9, mask_zero=True)
+    expected = keras_own(SOURCE)
+    ours = TiedEmbedding(23, 9, mask_zero=True)
+    model = keras.Sequential([ours])
+    if way == "functional":
+        model = keras.Model(inputs := keras.Input((None,)), ours(inputs))
+    elif way == "built":
+        model.build((None, 4))
+    model(SOURCE)
+    ours.table.assign(keras_own.embeddings / 3)
+    model.save(tmp_path / "model.keras")
+    for each in model, keras.models.load_model(tmp_path / "model.keras"):
+        rows = each(SOURCE)
+        close(rows, expected)
+        np.testing.assert_array_equal(rows._keras_mask, expected._keras_mask)
 
 
 def test_a_functional_model_of_the_layers_is_the_transformer(small_model):
