@@ -28,10 +28,11 @@ _LINE_END = re.compile(f"[{_ENDS}]")
 # line costs as much as finding one.
 _NEXT = re.compile(rf"\S[^{_ENDS}]{{,{_PIECE - 1}}}")
 # sentencex knows neither those of Khmer and Tibetan nor Greek's own mark, nor
-# an ellipsis before a word that begins with no small letter.
+# an ellipsis before a word that begins with no small letter, nor those of
+# Chinese and Japanese before a digit.
 _OTHER_END = re.compile(
     r"(?<=[។៕།༎\u037e])(?=\s(?!།(?:\s|$)))"
-    r"|(?<=[…⋯])(?=\s+[^\W\d_a-zß-öø-ÿα-ώа-џ])"
+    r"|(?<=[…⋯])(?=\s+[^\W\d_a-zß-öø-ÿα-ώа-џ])|(?<=[。！？])(?=[0-9])"
 )
 # In a list that begins with 1, the next number belongs to no sentence.
 _LIST = re.compile(r"\W*1[.．](?!\d)")
@@ -46,6 +47,8 @@ _GOES_ON = re.compile(
     "って|など|[とのをはがにも]|[라하]?고|"
     r"라[는며면]|\w{1,5}?(?:[说說问]|問道|喊道|叫道|答道)"
 )
+# Before such a mark, and behind a title, no sentence ends.
+_IN_IT = re.compile("(?=[，、；：—…])|(?<=[》〉])")
 # sentencex cuts behind a full-width point, also of a numbered line.
 _NUMBER = re.compile(r"\d[.．]\d|(?<![^\s\d])\d．")
 # The mark of a footnote, behind the end of a sentence.
@@ -136,9 +139,16 @@ class Splitter:
             while spans and begin == spans[-1][1] and begin < end:
                 if _is_closing(plain, begin):
                     begin += 1
-                elif _NUMBER.match(plain, begin - 2) or (
-                    (plain[begin - 1] == '"' or _is_closing(plain, begin - 1))
-                    and _GOES_ON.match(plain, begin)
+                elif (
+                    _IN_IT.match(plain, begin)
+                    or (_NUMBER.match(plain, begin - 2))
+                    or (
+                        (
+                            plain[begin - 1] == '"'
+                            or _is_closing(plain, begin - 1)
+                        )
+                        and _GOES_ON.match(plain, begin)
+                    )
                 ):
                     begin = end
                 else:
