@@ -129,5 +129,6 @@ def _other_form(begin: bytes) -> str | None:
 def _not_utf_8(name: str, line: int, reason: str) -> UserError:
     return UserError(
         f"Expected UTF-8 text in {name}, found other bytes in line {line} "
-        f"({reason}); convert the text."
+        f"({reason}); convert it, from Windows with iconv -f WINDOWS-1252 "
+        "-t UTF-8."
     )

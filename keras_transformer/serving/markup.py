@@ -52,6 +52,13 @@ _WHITE = " \t\r\n\f"
 _ENDLESS = re.compile(r"&(?=#\d{99})")
 _LINE_END = re.compile("[\t-\r\x85\u2028\u2029]")
 _RAISED = re.compile("<su[pb]", re.IGNORECASE)
+# An element with a picture, the mark of a footnote, a raised number behind such
+# a sign, or before words and a space a bullet or number, is like an image.
+_MARK = re.compile(
+    r"\[(?:\d{1,3}|[a-z])\]|[*†‡¹²³⁰⁴-⁹•←-⇿■-➿\U0001f000-\U0001faff\ufe0f]+"
+    r"|(?<=[.!?…,;:。！？\"”“»])(\(?\d{1,3}(?:,\d{1,3})*\)?)"
+    r"|(?<!.)(?:[-–—·]|\d{1,3}[.)]|[a-z]\))(?:\s+|())"
+)
 _SIGNS = (*string.punctuation, *"¡«»¿–—‘’‚“”„…‹›、。「」『』！（），：；？")
 
 # What was sent, and what it is: a word (#), white space ( ), the tag of an
@@ -182,6 +189,7 @@ class _Element:
     before: list[str]  # A tag, and space where the text has one already.
     start: int
     end: int = 0
+    at: int = 0  # The number of its first piece.
     after: list[str] = dataclasses.field(default_factory=list)
     children: list["_Element"] = dataclasses.field(default_factory=list)
 
@@ -194,7 +202,8 @@ class Segment:
         self._whole = _Element([before], 0)
         last, opened, text = list[str](), [self._whole], ""
         self._notes: set[int] = set()  # Where 2024<sup>1</sup> got a space.
-        for sent, name in pieces:
+        pairs = itertools.pairwise([*pieces, ("", " ")])
+        for i, ((sent, name), (_, follows)) in enumerate(pairs):
             if name == " " and text[-1:] in ("", " "):
                 last.append(sent)
             elif name in (" ", "#"):
@@ -210,10 +219,17 @@ class Segment:
                 last = []  # Takes a second space.
             elif name.startswith("/"):
                 element = opened.pop()
-                element.end, element.after = len(text), [sent]
+                element.after = [sent]
+                mark = _MARK.fullmatch(text, element.start)
+                is_one = 1, _RAISED.match(element.before[0]), follows == " "
+                if mark and is_one[mark.lastindex or 0]:
+                    element.before = [x for x, _ in pieces[element.at : i + 1]]
+                    element.after, element.children = [], []
+                    text = text[: element.start]
+                element.end = len(text)
                 last = element.after if element.start == len(text) else last
             else:
-                element = _Element([sent], len(text))
+                element = _Element([sent], len(text), at=i)
                 opened[-1].children.append(element)
                 last = element.before
                 if name:
@@ -236,7 +252,7 @@ class Segment:
         self._words: list[tuple[Span, Span]] = []
         # Where sentences begin, and words begin and end: in the text, in the
         # words and in the translation.
-        self._borders: list[tuple[int, int, int]] = []
+        self._borders: list[tuple[int, int, int]] = [(0, 0, 0)]
         starts = [*itertools.accumulate(map(len, pieces))][::2]
         for each, at in zip(sentences, starts, strict=False):
             number = len(self._words)
@@ -250,7 +266,10 @@ class Segment:
                 start, end = source[origin]
                 self._words.append((word, source[origin]))
                 self._borders.append((start, number + i, word.start))
-                self._borders.append((end, number + i + 1, word.end))
+                if end < each.span.end:
+                    self._borders.append((end, number + i + 1, word.end))
+            border = each.span.end, len(self._words), at + len(each.best)
+            self._borders.append(border)
         self._borders.sort()
         words, inside = Span(0, len(self._words)), Span(0, len(self._target))
         return self._whole.before[0] + self._inner(self._whole, words, inside)

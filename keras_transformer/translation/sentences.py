@@ -33,6 +33,7 @@ _NEXT = re.compile(rf"\S[^{_ENDS}]{{,{_PIECE - 1}}}")
 _OTHER_END = re.compile(
     r"(?<=[។៕།༎\u037e])(?=\s(?!།(?:\s|$)))"
     r"|(?<=[…⋯])(?=\s+[^\W\d_a-zß-öø-ÿα-ώа-џ])|(?<=[。！？])(?=[0-9])"
+    r"|(?<=[.!?…。！？।\"”])(?=(?:\[(?:\d{1,3}|[a-z])\])+\s*$)"
 )
 # In a list that begins with 1, the next number belongs to no sentence.
 _LIST = re.compile(r"\W*1[.．](?!\d)")
@@ -40,6 +41,18 @@ _NEXT_NUMBER = re.compile(r"(?<=[^\W\d][.!?。！？])(?=\s*(\d{1,2})[.．]\s*$)
 # A bullet, a dash in a cell, the number of a list stay as they are.
 _KEPT = re.compile(
     r"(?:_|[^\w⠁-⣿])*|\W*(?:\d{1,3}|[A-Za-z])(?:[.．]\d{1,3})*[.．)]"
+)
+# So does one before the words of a line; "o" and a tab stand for a bullet.
+_BULLET = re.compile(
+    r"(?:[-–—−*·•‣⁃◦∙●○▪▫■□►▸▶➢➤→⇒➔★☆◆◇❖☐☑☒✓✔✗✘\uf0a7\uf0b7]|\[\d{1,3}\]"
+    r"|[(（]?(?:\d{1,3}|[A-Za-z]|[ivx]{2,5})[)）]"
+    r"|[a-h]\.(?=\s+[A-Z][^.]))(?=\s)|o(?=\t)"
+)
+# To sentencex like quotation marks. A word such as "(Dr.)" is no sentence.
+_BRACKETS = re.compile(
+    r"((?:^|(?<=[.!?…。！？)\]]\s))\s*)[(\[]([^\s()\[\]]+"
+    r"(?:[!?…。！？]|\s[^()\[\]]*[.!?…。！？]))[)\]]"
+    r"(?=\s+[\"“„«¿¡(\[]?[^\W_a-zß-öø-ÿα-ώа-џ])"
 )
 # With such a particle, or somebody who says it, a sentence of Japanese, Korean
 # or Chinese goes on behind a quotation.
@@ -52,7 +65,7 @@ _IN_IT = re.compile("(?=[，、；：—…])|(?<=[》〉])")
 # sentencex cuts behind a full-width point, also of a numbered line.
 _NUMBER = re.compile(r"\d[.．]\d|(?<![^\s\d])\d．")
 # The mark of a footnote, behind the end of a sentence.
-_NOTE = re.compile(r"[¹²³⁰⁴-⁹*†‡§]+|[（(]\d{1,2}[)）]|※\d{0,2}")
+_NOTE = re.compile(r"[¹²³⁰⁴-⁹*†‡§]+|[（(]\d\d?[)）]|※\d?\d?|(\[\w+\])+")
 # Marian's way to tell a model of several languages which one to write.
 _TAG = re.compile(r"\s*(>>[^<>\s]{1,32}<<)\s*")
 
@@ -96,6 +109,9 @@ class Splitter:
         item, end = 0.0, _start(text)
         while piece := _NEXT.search(text, end):
             begin, end = piece.span()
+            if not item and (bullet := _BULLET.match(text, begin)):
+                end = bullet.end()
+                continue
             item, places = self._in_line(piece[0], item)
             spans = [Span(begin + x, begin + y) for x, y in places]
             is_last = end == len(text) or _LINE_END.match(text, end)
@@ -117,7 +133,7 @@ class Splitter:
         # and infinite in a line without a list.
         # sentencex 1.0.32 panics at "A\u00a0. B": it takes every space to be
         # one byte long.
-        plain = re.sub(r"\s", " ", text)
+        plain = _BRACKETS.sub(r"\1“\2”", re.sub(r"\s", " ", text))
         position, spans = 0, list[tuple[int, int]]()
         item = item or (1 if _LIST.match(plain) else math.inf)
         parts = list[str]()

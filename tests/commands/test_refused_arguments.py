@@ -30,6 +30,7 @@ def test_bytes_that_are_not_utf_8_are_an_error(
     assert run("translate", run_dir) == 2
     error = capsys.readouterr().err
     assert "standard input, found other bytes in line 3" in error
+    assert "iconv -f WINDOWS-1252 -t UTF-8" in error
 
     monkeypatch.setattr(loading, "load", None)  # Never called.
     source = tmp_path / "source.en"

@@ -155,6 +155,43 @@ def test_a_raised_number_without_a_word_takes_no_space_away():
     assert re.sub("<.*?>", "", found) == "Damals war gut"
 
 
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        (
+            "A dog ran.{<sup>1</sup>} It sat.{<sup>2,3</sup>}",
+            "RAN. DOG A{} SAT. IT{}",
+        ),
+        (
+            "A dog ran.{<SUP><a href='#1'><i>[</i>1]</a></SUP>} It",
+            "RAN. DOG A{} IT",
+        ),
+        ("A dog ran.{<a href='#1'>[1]</a>} It sat.", "RAN. DOG A{} SAT. IT"),
+        ("A dog ran.{<sup>*</sup>} It", "RAN. DOG A{} IT"),
+        ("A dog ran.{<a href=x>†</a>}", "RAN. DOG A{}"),
+        ("A dog ran. {<i>🐶</i>} It", "RAN. DOG A {} IT"),
+        ("In Bonn{<sup>[1]</sup>} it ran.", "RAN. IT BONN{} IN"),
+        ("{<b>1.</b>} A dog ran.", "{} RAN. DOG A"),
+        ("{<i>·<b>&nbsp; </b></i>}A dog ran.", "{}RAN. DOG A"),
+        ("{<b>•</b>}&nbsp;A dog", "{}\xa0DOG A"),
+        # Only before a space, and behind the end of a sentence.
+        ("<b>1.</b>5 dogs", "DOGS <b>1.5</b>"),
+        ("dog <b>a)</b> it", "IT <b>A)</b> DOG"),
+        ("m<sup>2</sup> is", "IS <sup>M2</sup>"),
+        ("A dog<b>!</b> It", "<b>DOG!</b> A IT"),
+    ],
+)
+def test_a_mark_keeps_its_tags_and_its_place_by_the_sentence(html, expected):
+    marks = re.findall("{(.*?)}", html)
+    segment, _ = read(re.sub("[{}]", "", html))
+    parts = []
+    for span in EN_DE.spans(segment.text):
+        words = segment.text[slice(*span)].upper().split()
+        links = [(backwards(i, len(words)), i) for i in range(len(words))]
+        parts.append((span, " ".join(words[::-1]), links))
+    assert put(segment, *parts) == expected.replace("{}", "%s") % tuple(marks)
+
+
 def test_other_letters_that_are_raised_belong_to_their_word():
     assert read("1<sup>st</sup> H<sub>2</sub>O")[0].text == "1st H2O"
 

@@ -21,7 +21,7 @@ TEXT = (
     "- No end here\n\t \nWho? Me!\u2003Yes. "
 )
 SENTENCES = [
-    *("Dr. Smith came home.", "He was tired.", "- No end here"),
+    *("Dr. Smith came home.", "He was tired.", "No end here"),
     *("Who?", "Me!", "Yes."),
 ]
 
@@ -47,7 +47,7 @@ def test_translations_take_the_places_of_their_sentences():
     assert together(TEXT, spans, SENTENCES, "en") == TEXT
     numbers = [f"<{i}>" for i in range(len(spans))]
     assert together(TEXT, spans, numbers, "en") == (
-        "\n  <0>  <1>\r\n\r\n<2>\n\t \n<3> <4>\u2003<5> "
+        "\n  <0>  <1>\r\n\r\n- <2>\n\t \n<3> <4>\u2003<5> "
     )
 
 
@@ -286,6 +286,26 @@ def test_a_tag_goes_before_each_sentence():
         ("en", "•\tHe came… She left.", ["He came…", "She left."]),
         ("en", "He came.¹ She left.(2)", ["He came.", "She left."]),
         ("ja", "来た。※1 行った。", ["来た。", "行った。"]),
+        # The number of a footnote in brackets, but only there.
+        ("en", "He came.[1] She left.[2][3]", ["He came.", "She left."]),
+        ("ja", "来た。[1]行った。[12]", ["来た。", "行った。"]),
+        ("en", "He paid 3.5 to Dr.[1]", ["He paid 3.5 to Dr."]),
+        ("en", "He came.1 See [1].", ["He came.1 See [1]."]),
+        # A sentence in brackets ends as others do, an abbreviation does not.
+        (
+            "en",
+            "(He came.) She left. (It ran!) [Yes, all of it.] No.",
+            [
+                *("(He came.)", "She left.", "(It ran!)"),
+                *("[Yes, all of it.]", "No."),
+            ],
+        ),
+        (
+            "en",
+            "He (a man.) came. (Dr.) Dog.",
+            ["He (a man.) came.", "(Dr.) Dog."],
+        ),
+        ("de", "(geb.) Kohl. (Er kam.) und", ["(geb.) Kohl.", "(Er kam.) und"]),
         ("en", "–", []),
         ("en", "Wait… he came.", ["Wait… he came."]),
         ("km", "ខ្ញុំទៅផ្ទះ។ គាត់មក។", ["ខ្ញុំទៅផ្ទះ។", "គាត់មក។"]),
@@ -294,6 +314,33 @@ def test_a_tag_goes_before_each_sentence():
 )
 def test_what_sentencex_does_not_know_is_known(code, text, sentences):
     assert cut_out(text, spans_of(text, code)) == sentences
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        *("• ", "- ", "– ", "·\xa0", "*\t", "☐ ", "✓ ", "→  ", "1) ", "12) "),
+        *("a) ", "(a) ", "(1) ", "ii) ", "[1] ", "a. ", "o\t", "• ☐ ", "– 1. "),
+    ],
+)
+def test_a_bullet_or_number_before_a_line_stays_as_it_is(mark):
+    text = f"\n{mark}A dog ran.\n  {mark}Two dogs. Three."
+    spans = spans_of(text, "en")
+    assert cut_out(text, spans) == ["A dog ran.", "Two dogs.", "Three."]
+    assert together(text, spans, ["x", "y", "z"], "de") == (
+        f"\n{mark}x\n  {mark}y z"
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("-5 degrees", "--flag is", "*A* dog", "A. Smith came", "$ 5 is paid"),
+        *("z. B. Hunde", "u. A. Hund", "o dog", "§ 5 says", "1.5 dogs", "1)a"),
+    ],
+)
+def test_what_only_looks_like_a_bullet_belongs_to_its_line(line):
+    assert cut_out(line, spans_of(line, "de")) == [line]
 
 
 def test_a_long_list_keeps_its_numbers_to_the_end():
