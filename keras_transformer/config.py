@@ -264,6 +264,12 @@ class TrainingConfig:
         "has no validation split; the text decides which pairs, not the seed",
         within="(0, 1)",
     )
+    term_share: float = setting(
+        0.0,
+        "share of the sources in which terms are marked, so that the model "
+        "learns to write what `terms` want; 0 for none",
+        within="[0, 1]",
+    )
     length_growth: float = setting(
         1.06,
         "ratio between successive lengths that batches are padded to; a GPU "

@@ -23,7 +23,7 @@ from keras_transformer.runs import layout
 from keras_transformer.runs.layout import DISTILLED, TOKENIZER_FILE
 from keras_transformer.runs.run_config import begun_config, load_vocabulary
 from keras_transformer.training.request import (
-    check_tags,
+    check_symbols,
     log_shown,
     understand,
 )
@@ -105,7 +105,7 @@ def _distilled(
     others = {name: corpus.pairs(name, "validation_split") for name in copied}
     teacher.before_loading()
     # The name of the folder to train on has no tags.
-    check_tags(asked.run.corpus, load_vocabulary(teacher.path, run))
+    check_symbols(asked.run, load_vocabulary(teacher.path, run))
     with log_shown(), layout.only_writer(run_dir):
         _make(
             run_dir / DISTILLED,

@@ -24,6 +24,7 @@ from keras_transformer.data.tokenizer import Tokenizer, own_operators
 from keras_transformer.settings import whole_number
 
 Texts: TypeAlias = Sequence[str] | tf.Tensor
+Ids: TypeAlias = tuple[np.ndarray, np.ndarray]  # Source and target.
 
 _EXPECTED = (
     "a `kt.Tokenizer`; make your own batches of other ids, as `fit` takes"
@@ -103,7 +104,10 @@ def batches(
 
 
 def stream(
-    plan: BatchPlan, first: int = 0, last: int | None = None
+    plan: BatchPlan,
+    first: int = 0,
+    last: int | None = None,
+    change: Callable[..., Ids] | None = None,
 ) -> tf.data.Dataset:
     """Stream batches of a plan.
 
@@ -112,6 +116,7 @@ def stream(
         first: Number of the first batch over all epochs, from 0: after `n`
             updates from the start it is `n`.
         last: The number to end before; None for a stream without end.
+        change: Makes other ids of a batch's number, source and target.
 
     Returns:
         Dataset of `((source (B, S), target_in (B, T)), target_out (B, T))`,
@@ -121,7 +126,7 @@ def stream(
     numbers = tf.data.Dataset.counter(first)
     if last is not None:
         numbers = tf.data.Dataset.range(first, last)
-    return _dataset(plan.corpus, numbers, _planned_ahead(plan))
+    return _dataset(plan.corpus, numbers, _planned_ahead(plan), None, change)
 
 
 def _planned_ahead(plan: BatchPlan) -> Callable[[int], Batch]:
@@ -148,11 +153,17 @@ def _dataset(
     numbers: tf.data.Dataset,
     batch: Callable[[int], Batch],
     count: Callable[[np.ndarray], None] | None = None,
+    change: Callable[..., Ids] | None = None,
 ) -> tf.data.Dataset:
     """Assemble the batch of every number; `count` those that are taken."""
+
+    def gather(number: int) -> Ids:
+        ids = corpus.gather(*batch(number))
+        return change(number, *ids) if change else ids
+
     # TensorFlow keeps what `numpy_function` calls until the process ends, and
     # with it a corpus, files and a thread. The box lets us drop them in time.
-    box = [lambda number: corpus.gather(*batch(number))]
+    box = [gather]
 
     def assemble(number: tf.Tensor) -> tuple:
         # Not `from_generator`, which complains when Python exits before it.

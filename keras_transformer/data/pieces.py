@@ -19,6 +19,10 @@ from keras_transformer.data.texts import checked_texts
 
 TOKENIZER_FILE = "tokenizer.model"  # In a run directory.
 SPACE = "▁"  # As pieces spell it.
+# A marked term of a source: what it is, and behind the second what is wanted.
+MARKS = "<term>", "<as>", "</term>"
+# Where terms are marked, addresses and code have a piece for each of these.
+VISIBLE_ASCII = tuple(map(chr, range(0x21, 0x7F)))
 # The names of the four ids and of the bytes in a vocabulary.
 SPECIAL = re.compile(r"<pad>|<unk>|<s>|</s>|<0x[0-9A-F]{2}>|▁")
 

@@ -35,9 +35,11 @@ from keras_transformer.training.building import (
 from keras_transformer.training.display import (
     Guard,
     TrainingDisplay,
+    heartbeat,
     warn_of_warm_up,
 )
 from keras_transformer.training.request import Session
+from keras_transformer.training.term_marks import TermMarks
 from keras_transformer.training.validation import Validation, reached
 
 # One training at a time, since it sets the process's seeds.
@@ -245,7 +247,12 @@ def _take_steps(
     model, start = training.model, now
     recipe, strategy = training.run.training, model.distribute_strategy
     left = recipe.steps - now.step
-    stream = batching.stream(training.plan, now.step)
+    mark = None
+    if recipe.term_share:
+        with heartbeat("Learning which words belong together"):
+            plan, tokenizer = training.plan, training.tokenizer
+            mark = TermMarks(training.run, plan.corpus, tokenizer)
+    stream = batching.stream(training.plan, now.step, change=mark)
     stream = iter(workers.share_rows(strategy, stream))
     callbacks = [*training.session.callbacks]
     theirs = keras.callbacks.CallbackList(

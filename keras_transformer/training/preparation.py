@@ -14,6 +14,7 @@ from keras_transformer.config import UserError
 from keras_transformer.data import inspection
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.corpora import Corpus
+from keras_transformer.data.pieces import VISIBLE_ASCII
 from keras_transformer.data.records import RECORDS_FILE, TokenisedCorpus
 from keras_transformer.data.texts import Pair
 from keras_transformer.data.tokenizer import Tokenizer
@@ -28,7 +29,11 @@ from keras_transformer.runs.run_config import (
 )
 from keras_transformer.training.building import Training, plan_batches
 from keras_transformer.training.display import heartbeat
-from keras_transformer.training.request import Session, check_tags, lacking_tags
+from keras_transformer.training.request import (
+    Session,
+    check_symbols,
+    lacking_symbols,
+)
 from keras_transformer.training.validation import validation_batches
 
 logger = logging.getLogger("keras_transformer")
@@ -165,7 +170,7 @@ def prepare_vocabulary(
     run = dataclasses.replace(run, text=corpus.state_of(*run.splits))
     if given:
         run = dataclasses.replace(run, requested_vocab_size=given.vocab_size)
-        check_tags(run.corpus, given)
+        check_symbols(run, given)
     run_dir.mkdir(parents=True, exist_ok=True)
     for header in (run_dir / layout.RECORDS).glob(f"*/{RECORDS_FILE}"):
         files.remove(header.parent)  # Made with another vocabulary.
@@ -197,7 +202,11 @@ def _vocabulary_of_initial(
     if given:
         return given
     vocabulary = load_vocabulary(source, begun).with_symbols(run.symbols or ())
-    return vocabulary.with_symbols(lacking_tags(run.corpus, vocabulary))
+    if run.training.term_share:
+        known = {*vocabulary.pieces(range(vocabulary.vocab_size))}
+        lacking = [x for x in VISIBLE_ASCII if x not in known]
+        vocabulary = vocabulary.with_symbols(lacking)
+    return vocabulary.with_symbols(lacking_symbols(run, vocabulary))
 
 
 def records_of(

@@ -23,7 +23,7 @@ from keras_transformer.config import (
 )
 from keras_transformer.data import corpora
 from keras_transformer.data.corpora import Corpus, Source
-from keras_transformer.data.pieces import read_symbols
+from keras_transformer.data.pieces import MARKS, read_symbols
 from keras_transformer.machine import files
 from keras_transformer.presets import PRESETS
 from keras_transformer.runs import layout
@@ -228,7 +228,8 @@ def understand(**arguments: Any) -> Session:
             "texts."
         )
     settings = session.given()
-    settings["symbols"] = _symbols_of(session, corpus.name)
+    share = settings.get("term_share")
+    settings["symbols"] = _symbols_of(session, corpus.name, share)
     settings.pop("preset", None)
     name = corpora.absolute_name(corpus.name)
     run = RunConfig.from_preset(preset, corpus=name, **settings)
@@ -273,7 +274,8 @@ def session_of_begun(begun: RunConfig, session: Session) -> Session:
         name = corpora.absolute_name(corpus.name)
         text = text and open_text(begun, corpus).state_of(*begun.splits)
     if session.symbols is not None:
-        named["symbols"] = _symbols_of(session, name)
+        share = begun.training.term_share
+        named["symbols"] = _symbols_of(session, name, share)
     if session.init_from is not None:
         named["init_from"] = str(session.init_from.resolve())
     run = begun.with_changes(named, run_dir)
@@ -308,32 +310,39 @@ def _mixed(name: str) -> list[corpora.Part]:
     ]
 
 
-def _symbols_of(session: Session, corpus: str) -> tuple | None:
-    """Read the symbols asked for, with the tags of a mixture among them."""
+def _symbols_of(
+    session: Session, corpus: str, term_share: float | None
+) -> tuple | None:
+    """Read the symbols asked for, with those that the training needs."""
     asked = session.symbols
     if asked is None and (session.tokenizer or session.init_from):
         return None
     pieces = read_symbols(asked) if asked is not None else ()
-    if tags := set(corpora.tags_of(corpus)) - set(pieces):
-        pieces = read_symbols([*pieces, *sorted(tags)])
+    if more := set(_own_symbols(corpus, term_share)) - set(pieces):
+        pieces = read_symbols([*pieces, *sorted(more)])
     return pieces or None
 
 
-def check_tags(corpus: str, tokenizer: "Tokenizer") -> None:
-    """Refuse a vocabulary that would spell the tags of a mixture."""
-    for tag in lacking_tags(corpus, tokenizer):
+def _own_symbols(corpus: str, term_share: float | None) -> tuple[str, ...]:
+    """Return the tags of a mixture, and the marks of terms."""
+    return (*corpora.tags_of(corpus), *(MARKS if term_share else ()))
+
+
+def check_symbols(run: RunConfig, tokenizer: "Tokenizer") -> None:
+    """Refuse a vocabulary that would spell tags of a mixture or marks."""
+    for symbol in lacking_symbols(run, tokenizer):
         raise UserError(
-            f"Expected a vocabulary with the piece {tag}, a tag in `corpus`, "
-            "received one without; leave the tag out, or learn a new "
-            "vocabulary."
+            f"Expected a vocabulary with the piece {symbol}, which `corpus` or "
+            "`term_share` needs, received one without; leave that out, or "
+            "learn a new vocabulary."
         )
 
 
-def lacking_tags(corpus: str, tokenizer: "Tokenizer") -> list[str]:
-    """Return the tags of a mixture that are no pieces."""
-    tags = corpora.tags_of(corpus)
-    pieces = tags and tokenizer.pieces(range(tokenizer.vocab_size))
-    return [tag for tag in tags if tag not in pieces]
+def lacking_symbols(run: RunConfig, tokenizer: "Tokenizer") -> list[str]:
+    """Return the tags of a mixture and the marks that are no pieces."""
+    symbols = _own_symbols(run.corpus, run.training.term_share)
+    pieces = symbols and tokenizer.pieces(range(tokenizer.vocab_size))
+    return [symbol for symbol in symbols if symbol not in pieces]
 
 
 def _fitting(corpus: Corpus, split: str) -> str:

@@ -12,6 +12,7 @@ piece:
 The line of the empty piece comes first. Its candidates belong to every source.
 """
 
+import dataclasses
 import os
 import pathlib
 import tempfile
@@ -88,6 +89,28 @@ def learn(
     candidates[PAD_ID] = PAD_ID
     candidates[PAD_ID, : len(frequent)] = frequent
     return candidates
+
+
+def associations(
+    records: TokenisedCorpus, size: int, most: int = 50_000
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find how strongly pieces belong together: p(target) times p(source).
+
+    Returns:
+        Keys, source piece times `size` plus target piece, int64 in ascending
+        order, and the product for each, at most 1.
+    """
+    swapped = dataclasses.replace(
+        records, source=records.target, target=records.source
+    )
+    of_sides = []
+    for each in records, swapped:
+        paired = _paired(each, size, most)
+        keys = paired.sources.astype(np.int64) * size + paired.pieces
+        of_sides.append((keys, _probabilities(paired, size)))
+    (keys, forth), (backward, back) = of_sides
+    order = np.argsort(backward % size * size + backward // size)
+    return keys, forth * back[order]
 
 
 def _paired(records: TokenisedCorpus, size: int, most: int) -> _Pairs:

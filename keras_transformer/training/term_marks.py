@@ -1,0 +1,274 @@
+"""Marks terms in the sources of training batches, as `translation.terms` does.
+
+The model learns to write what a mark wants: the target's own words, which the
+words of the source became, or a made-up address, placeholder or name, which
+takes the place of both. What stays as it is has a mark that wants nothing.
+
+Axes: B batch, S source length, T target length, V vocabulary, M and N words of
+a source and of its target.
+"""
+
+import string
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from keras_transformer.config import PAD_ID
+from keras_transformer.data.languages import language_of
+from keras_transformer.data.pieces import MARKS, SPACE
+from keras_transformer.data.records import TokenisedCorpus
+from keras_transformer.data.tokenizer import NUM_SPECIAL, Tokenizer
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.translation import lexicon
+
+# Sources are marked in some batches, and there most, since a batch is padded to
+# its longest row: the share of rows in these.
+_ROWS = 0.8
+_MADE_UP = 0.4  # Of all marks; the others want what the target has.
+_AS_IT_IS = 0.7  # Of these; the others enclose the source's own words.
+_STRINGS = 20_000
+_MOST_WANTED = 4  # Words that a mark wants.
+# How strong the link of two words must be: at all, and beside the best of each.
+_LINK, _BESIDE = 0.05, 0.5
+# Tokens by which marks may make a batch's sources and targets longer: seldom
+# many, since that costs as much as so many more rows.
+_MORE = (12, 8), (12, 8), (12, 8), (40, 32)
+_STEP = 8  # It grows by multiples of it, so that there are few shapes.
+
+
+class TermMarks:
+    """Marks a share of the sources of each batch, drawn anew every time.
+
+    What is marked is a function of the run's seed and the number of the batch.
+
+    Args:
+        run: The run; its `term_share` is the share.
+        records: The text to learn from which words belong together.
+        tokenizer: The vocabulary, which has `MARKS`.
+    """
+
+    def __init__(
+        self, run: RunConfig, records: TokenisedCorpus, tokenizer: Tokenizer
+    ) -> None:
+        self._recipe = run.training
+        languages = run.source_lang, run.target_lang
+        self._spaced = [language_of(x).has_spaces for x in languages]
+        names = tokenizer.pieces(range(tokenizer.vocab_size))
+        self._marks = [names.index(mark) for mark in MARKS]
+        self._space = names.index(SPACE)
+        self._begins = np.array([name.startswith(SPACE) for name in names])
+        self._has_letters = np.array([any(map(str.isalnum, x)) for x in names])
+        none = {*range(NUM_SPECIAL), *self._marks, *tokenizer.ids.bytes}
+        self._has_letters[[*none]] = False
+        self._size = tokenizer.vocab_size
+        self._links = lexicon.associations(records, self._size)
+        self._counts = np.bincount(records.source.ids, minlength=self._size)
+        words = [x[1:] for x in names if x[1:].isascii() and x[1:].islower()]
+        strings = made_up(_STRINGS, words, run.training.seed)
+        self._strings = [
+            _pieces_of(tokenizer, strings, before) for before in ("", " ")
+        ]
+
+    def __call__(
+        self, number: int, source: np.ndarray, target: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mark the batch of a number: int32 `(B, S)` and `(B, T)`, with PAD.
+
+        Both may come back longer.
+        """
+        random = np.random.default_rng([self._recipe.seed, number, 2])
+        share = self._recipe.term_share
+        if random.random() * max(_ROWS, share) >= share:
+            return source, target
+        more = _MORE[random.integers(len(_MORE))]
+        longest = [
+            min(side.shape[1] + of_side, self._recipe.max_length)
+            for side, of_side in zip((source, target), more, strict=True)
+        ]
+        rows = []
+        for pair in zip(source, target, strict=True):
+            ids = [row[: np.count_nonzero(row)] for row in pair]
+            if len(ids[0]) and random.random() < max(_ROWS, share):
+                ids = self._marked(ids, longest, random)
+            rows.append(ids)
+        sides = zip(*rows, strict=True)
+        return tuple(map(_padded, sides, (source, target)))  # type: ignore
+
+    def _marked(
+        self,
+        ids: list[np.ndarray],
+        longest: Sequence[int],
+        random: np.random.Generator,
+    ) -> list[np.ndarray]:
+        """Mark one to three terms of a pair, if its sides get no longer."""
+        term, wants, end = self._marks
+        places = [
+            self._words(side, has_spaces)
+            for side, has_spaces in zip(ids, self._spaced, strict=True)
+        ]
+        lists = source, target = [side.tolist() for side in ids]
+        room = [x - len(side) for x, side in zip(longest, ids, strict=True)]
+        changes: list[list[tuple[slice, list[int]]]] = [[], []]
+        for start, stop, first, last in self._spans(ids, places, random):
+            inner, wanted = source[start:stop], target[first:last]
+            said, begins = wanted, bool(self._begins[wanted[0]])
+            if random.random() < _MADE_UP:
+                said = self._strings[begins][random.integers(_STRINGS)]
+                inner = said if random.random() < _AS_IT_IS else inner
+            before = int(self._begins[source[start]] > self._begins[inner[0]])
+            mark = [*[self._space] * before, term, *inner, wants]
+            mark += [*said * (inner != said), end]
+            room[0] -= len(mark) - (stop - start)
+            room[1] -= len(said) - (last - first)
+            if min(room) < 0:
+                break
+            changes[0].append((slice(start, stop), mark))
+            changes[1].append((slice(first, last), said))
+        for side, of_side in zip(lists, changes, strict=True):
+            # From the last, so that the places before it stay.
+            for place, new in sorted(of_side, key=lambda x: -x[0].start):
+                side[place] = new
+        return [np.array(side, np.int32) for side in lists]
+
+    def _words(self, ids: np.ndarray, has_spaces: bool) -> np.ndarray:
+        """Find the first and the last piece of each word, and one more."""
+        letters = self._has_letters[ids]
+        starts = letters & (
+            self._begins[ids]
+            | ~np.concatenate([[False], letters[:-1]])
+            | (not has_spaces)
+        )
+        first = np.flatnonzero(starts)
+        # Words and what is between them, by number.
+        lengths = np.bincount(np.cumsum(starts)[letters], minlength=1)[1:]
+        return np.stack([first, first + lengths], axis=1)
+
+    def _spans(
+        self,
+        ids: Sequence[np.ndarray],
+        places: Sequence[np.ndarray],
+        random: np.random.Generator,
+    ) -> Iterator[tuple[int, int, int, int]]:
+        """Draw what belongs together and does not overlap, in random order.
+
+        Yields:
+            The first and the last piece, and one more, of both sides.
+        """
+        linked = self._linked(ids, places)
+        count = 1 + np.searchsorted([0.6, 0.9], random.random())
+        # Seldom those that come often, such as articles.
+        often = self._counts[ids[0][places[0][:, 0]]]
+        for start in np.argsort(random.exponential(often**0.5)):
+            stop = start + 1 + np.searchsorted([0.6, 0.85], random.random())
+            of_target = np.flatnonzero(linked[start:stop].any(axis=0))
+            if not (linked[start].any() and stop <= len(linked)):
+                continue
+            first, last = of_target[0], of_target[-1] + 1
+            others = np.delete(linked, np.s_[start:stop], axis=0)
+            if (
+                last - first > _MOST_WANTED
+                or not linked[stop - 1].any()
+                or others[:, first:last].any()
+            ):
+                continue
+            source, target = places
+            yield (*source[[start, stop - 1], [0, 1]].tolist(),
+                   *target[[first, last - 1], [0, 1]].tolist())
+            linked[start:stop] = linked[:, first:last] = False
+            if not (count := count - 1):
+                return
+
+    def _linked(
+        self, ids: Sequence[np.ndarray], places: Sequence[np.ndarray]
+    ) -> np.ndarray:
+        """Find which words belong together, bool `(M, N)`."""
+        keys, values = self._links
+        # (S, T)
+        wanted = ids[0][:, None].astype(np.int64) * self._size + ids[1]
+        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        strength = np.where(keys[at] == wanted, values[at], 0.0)
+        sums = np.zeros([len(ids[0]) + 1, len(ids[1]) + 1])
+        sums[1:, 1:] = strength.cumsum(axis=0).cumsum(axis=1)
+        (up, down), (left, right) = (x.T for x in places)
+        # Of each two words, the sum over their pieces.
+        strength = (
+            sums[down][:, right]
+            - sums[up][:, right]
+            - sums[down][:, left]
+            + sums[up][:, left]
+        ) / np.maximum((down - up)[:, None], right - left)
+        best = np.maximum(
+            strength.max(axis=1, keepdims=True, initial=0),
+            strength.max(axis=0, keepdims=True, initial=0),
+        )
+        return strength > np.maximum(_LINK, _BESIDE * best)
+
+
+def _padded(rows: Sequence[np.ndarray], batch: np.ndarray) -> np.ndarray:
+    """Write rows one below the other, at least as long as in the batch."""
+    longest = max(map(len, rows))
+    extra = max(-(-(longest - batch.shape[1]) // _STEP), 0) * _STEP
+    padded = np.full([len(rows), batch.shape[1] + extra], PAD_ID, np.int32)
+    for to, row in zip(padded, rows, strict=True):
+        to[: len(row)] = row
+    return padded
+
+
+def _pieces_of(
+    tokenizer: Tokenizer, strings: Sequence[str], before: str
+) -> list[list[int]]:
+    """Tokenize strings as they stand behind a mark, with `before`."""
+    texts = [f"{MARKS[0]}{before}{string}" for string in strings]
+    ids, lengths = tokenizer.target.tokenize_many(texts)
+    rows = np.split(ids, np.cumsum(lengths)[:-1])
+    mark = tokenizer.pieces(range(tokenizer.vocab_size)).index(MARKS[0])
+    return [row[row.tolist().index(mark) + 1 : -1].tolist() for row in rows]
+
+
+def made_up(count: int, words: Sequence[str], seed: int) -> list[str]:
+    """Make up addresses, placeholders, names of files, codes and numbers.
+
+    Half of the words in them are of `words`, the others any letters.
+    """
+    random = np.random.default_rng([seed, 3])
+
+    def word(characters: str = string.ascii_lowercase, most: int = 7) -> str:
+        if most > 6 and random.random() < 0.5:
+            return words[random.integers(len(words))]
+        letters = random.choice([*characters], random.integers(1, most))
+        return "".join(letters)
+
+    def name() -> str:
+        joint = random.choice(["_", "-", "", "", "."])
+        cased = random.choice([str.lower, str.lower, str.title, str.upper])
+        return cased(joint.join(word() for _ in range(random.choice([1, 1, 2, 3]))))
+
+    def path() -> str:
+        parts = [name() for _ in range(random.choice([0, 0, 1, 2, 3]))]
+        return "/".join(["", *parts]) + random.choice(["", "", "/", ".html"])
+
+    def number() -> str:
+        return word(string.digits, 5)
+
+    domain = ".com .org .net .de .io .co.jp .fr".split()
+    kinds = [
+        lambda: f"https://{name()}{random.choice(domain)}{path()}",
+        lambda: f"http://www.{name()}{random.choice(domain)}{path()}",
+        lambda: f"www.{word()}{random.choice(domain)}/?{word()}={number()}",
+        lambda: f"https://{word()}.{word()}/{name()}?{word()}={name()}#{word()}",
+        lambda: f"{name()}@{word()}{random.choice(domain)}",
+        lambda: f"{{{name()}}}",
+        lambda: f"{{{random.choice([number(), '', word()])}}}",
+        lambda: f"{{{{{random.choice(['', ' '])}{name()}}}}}",
+        lambda: f"%{random.choice([*'sdif', '1$s', '2$d', '.2f', '@'])}",
+        lambda: f"%({name()}){random.choice([*'sd'])}",
+        lambda: f"${random.choice([name(), '{' + name() + '}'])}",
+        lambda: f'<{word(most=3)} id="{number()}"/>',
+        lambda: f"<{random.choice(['', '/'])}{word(most=6)}>",
+        lambda: f"`{name()}{random.choice(['', '()', path()])}`",
+        lambda: f"{name()}{random.choice(['.py', '.txt', '()', path()])}",
+        lambda: f"{word(string.ascii_uppercase, 4)}-{number()}",
+        lambda: f"{number()}{random.choice([*'.,:/'])}{number()}",
+        name,
+    ]
+    return [kinds[random.integers(len(kinds))]() for _ in range(count)]
