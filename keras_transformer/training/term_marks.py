@@ -115,8 +115,10 @@ class TermMarks:
             if random.random() < _MADE_UP:
                 said = self._strings[begins][random.integers(_STRINGS)]
                 inner = said if random.random() < _AS_IT_IS else inner
-            before = int(self._begins[source[start]] > self._begins[inner[0]])
-            mark = [*[self._space] * before, term, *inner, wants]
+            mark = [term, *inner, wants]
+            # As sentencepiece has it: it begins each text with a space.
+            if not start or self._begins[source[start]] > self._begins[inner[0]]:
+                mark = [self._space, *mark]
             mark += [*said * (inner != said), end]
             room[0] -= len(mark) - (stop - start)
             room[1] -= len(said) - (last - first)
