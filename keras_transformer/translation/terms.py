@@ -1,0 +1,168 @@
+"""Marks terms in a text, and what stays as it is, for a model that knows marks.
+
+A mark encloses words of the source and says what they become:
+
+    Turn on the<term> lamp<as> Leuchte</term> in<term> {room}<as></term>.
+
+With nothing behind `<as>` they stay as they are. A space before the words
+stands inside the mark, and the wanted words have one too if words of the target
+stand between spaces, so that all are the pieces that a model learns from. Whole
+marks in a text count; a symbol of a mark elsewhere gets a space: `< term>`.
+"""
+
+import itertools
+import pathlib
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+
+from keras_transformer.config import SettingError, UserError
+from keras_transformer.data import lines
+from keras_transformer.data.languages import language_of, words_of
+from keras_transformer.data.pieces import MARKS
+
+TERM, AS, END = MARKS
+_SYMBOL = "|".join(MARKS)
+_MARK = re.compile(f"({TERM}(?:(?!{_SYMBOL}).)+{AS}(?:(?!{_SYMBOL}).)*{END})")
+# Addresses of the web and of e-mail, placeholders, tags and code.
+_AS_IT_IS = re.compile(
+    r"""
+    (?:https?://|www\.)[!#-;=?-_a-~]*[\w/]
+    | [\w.+-]+@[\w-]+(?:\.[\w-]+)+
+    | `[^`\n]+`
+    | \{\{[^{}\n]*\}\} | \$?\{[^{}\s]*\} | \$[A-Za-z_]\w*
+    | (?<![\w%])%(?:\d+\$|\(\w+\))?(?:\.\d+)?[sdifgxc@](?!\w)
+    | </?[A-Za-z][\w:-]*(?:\s[^<>]*)?/?>
+    """,
+    re.VERBOSE | re.ASCII,
+)
+MOST_TERMS = 10_000
+LONGEST_TERM = 200  # Characters.
+
+
+class Terms:
+    """What to mark in texts between two languages.
+
+    Args:
+        terms: What words of the source become, "" for as they are. Words in
+            small letters are found in any case. Of two that begin at one word
+            the longer one counts.
+        source_lang: Language code of the texts.
+        target_lang: Language code of the translations.
+    """
+
+    def __init__(
+        self, terms: Mapping[str, str], source_lang: str, target_lang: str
+    ) -> None:
+        self._terms = _checked(terms)
+        lengths = {len(source) for source in self._terms}
+        self._lengths = sorted(lengths, reverse=True)
+        self._language = source_lang
+        spaced = language_of(source_lang), language_of(target_lang)
+        self._gaps = [" " * language.has_spaces for language in spaced]
+
+    def mark(self, text: str) -> str:
+        """Mark a text: what it has marked itself, terms, and what stays."""
+        return "".join(
+            part if number % 2 else self._marked(part)
+            for number, part in enumerate(_MARK.split(text))
+        )
+
+    def _marked(self, text: str) -> str:
+        text = re.sub(_SYMBOL, lambda x: f"< {x[0][1:]}", text)
+        parts, done = [""], 0
+        for start, end, wanted in self._found(text):
+            before, inner = text[done:start], text[start:end]
+            is_begin = not start or before.endswith(" ")
+            gap, target_gap = (x if is_begin else "" for x in self._gaps)
+            if wanted or target_gap:
+                before = before.removesuffix(" ")
+            if wanted:
+                wanted = target_gap + wanted
+            else:
+                gap = target_gap
+            parts += [before, TERM, gap, inner, AS, wanted, END]
+            done = end
+        return "".join([*parts, text[done:]])
+
+    def _found(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """Find what to mark: its place, and what is wanted."""
+        done = 0
+        kept = [(*x.span(), "") for x in _AS_IT_IS.finditer(text)]
+        for start, end, wanted in [*kept, (len(text), len(text), "")]:
+            yield from self._terms_in(text, done, start)
+            if start < end:
+                yield start, end, wanted
+            done = end
+
+    def _terms_in(
+        self, text: str, begin: int, end: int
+    ) -> Iterator[tuple[int, int, str]]:
+        if not self._terms:
+            return
+        borders = sorted(begin + x for x in self._borders(text[begin:end]))
+        are_borders = {*borders}
+        for start in borders:
+            if start < begin:
+                continue
+            for length in self._lengths:
+                stop = start + length
+                if stop > end or stop not in are_borders:
+                    continue
+                words = text[start:stop]
+                source = words if words in self._terms else words.lower()
+                if (wanted := self._terms.get(source)) is not None:
+                    yield start, stop, wanted
+                    begin = stop
+                    break
+
+    def _borders(self, text: str) -> set[int]:
+        """Find where words begin and end."""
+        if not language_of(self._language).has_spaces:
+            return {*itertools.chain(*words_of(text, self._language))}
+        letters = [x.isalnum() or _is_mark(x) for x in text]
+        pairs = itertools.pairwise([False, *letters, False])
+        return {
+            place
+            for place, (one, other) in enumerate(pairs)
+            if not (one and other)
+        }
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character)[0] == "M"
+
+
+def _checked(terms: Mapping[str, str]) -> dict[str, str]:
+    """Refuse what is no glossary; leave out spaces at ends."""
+    expected = f"at most {MOST_TERMS:,} terms of {LONGEST_TERM} characters"
+    if not isinstance(terms, Mapping):
+        raise SettingError("terms", "wanted words by words of the source", terms)
+    if len(terms) > MOST_TERMS:
+        raise SettingError("terms", expected, f"{len(terms):,}")
+    checked = {}
+    for source, wanted in terms.items():
+        if not isinstance(source, str) or not isinstance(wanted, str):
+            raise SettingError("terms", "texts by texts", {source: wanted})
+        for text in source, wanted:
+            if len(text) > LONGEST_TERM or re.search(_SYMBOL, text):
+                raise SettingError("terms", f"{expected}, without marks", text)
+        if source.strip():
+            checked[source.strip()] = wanted.strip()
+    return checked
+
+
+def read(path: pathlib.Path) -> dict[str, str]:
+    """Read a file with a term on each line: source, a tab, what is wanted."""
+    terms = {}
+    with lines.open_file(path, "`terms`") as file:
+        for number, line in enumerate(lines.read_lines(file, str(path)), 1):
+            source, tab, wanted = line.partition("\t")
+            if "\t" in wanted or bool(source.strip()) != bool(tab):
+                raise UserError(
+                    "Expected words of the source, a tab and what they become "
+                    f"in line {number} of {path}, found {line[:60]!r}."
+                )
+            if tab:
+                terms[source] = wanted
+    return terms
