@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from keras_transformer.commands import command_line, flags, text_streams
 from keras_transformer.config import Search, UserError
 from keras_transformer.data import lines
-from keras_transformer.translation import sentences
+from keras_transformer.translation import sentences, terms
 from keras_transformer.translation.unfinished import (
     chunks,
     deciding,
@@ -47,6 +47,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the first words of each translation, line by line, instead of "
         "--prefix; may be empty",
+    )
+    add(
+        "--terms",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="what words become, a term on each line: words of the source, a "
+        "tab, and what is wanted, or nothing for as they are; for a model "
+        "trained with --term-share",
     )
     add(
         "--alignment",
@@ -107,6 +115,7 @@ def run(args: argparse.Namespace) -> None:
         # Before the work, so that an unwritable place shows at once.
         output = stack.enter_context(text_streams.open_output(args.output))
         translator = opened.translator()
+        wanted = terms.read(args.terms) if args.terms else None
         from keras_transformer.translation.text_batches import (
             Batching,
             warn_of_cuts,
@@ -123,6 +132,7 @@ def run(args: argparse.Namespace) -> None:
                 batching,
                 prefixes=prefixes if any(prefixes) else None,
                 split_sentences=args.split_sentences,
+                terms=wanted,
             )
             first = progress.before + 1
             warn_of_cuts(truncated, search.max_source_length, first)
@@ -137,7 +147,7 @@ def run(args: argparse.Namespace) -> None:
             )
 
         how = deciding(translator.weights, search)
-        how |= {"by": [args.alignment, args.split_sentences]}
+        how |= {"by": [args.alignment, args.split_sentences, wanted]}
         write_chunks(output, rows, translated, how, progress)
     command_line.say_next("view", "--run-dir", args.run_dir, "TEXT")
 

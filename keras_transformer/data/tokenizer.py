@@ -28,7 +28,11 @@ import tensorflow_text
 
 from keras_transformer import config
 from keras_transformer.data import sentencepiece_file, source_reading
-from keras_transformer.data.pieces import TOKENIZER_FILE, read_symbols
+from keras_transformer.data.pieces import (
+    MARKS,
+    TOKENIZER_FILE,
+    read_symbols,
+)
 from keras_transformer.data.texts import checked_texts
 from keras_transformer.machine import files
 from keras_transformer.settings import whole_number
@@ -109,6 +113,11 @@ class Tokenizer(tf.Module):
         found = (places.get(f"<0x{byte:02X}>") for byte in range(256))
         of_bytes = tuple(place for place in found if place is not None)
         return config.OURS._replace(bytes=of_bytes * (len(of_bytes) == 256))
+
+    @functools.cached_property
+    def has_marks(self) -> bool:
+        """Whether it has the symbols that mark terms."""
+        return {*MARKS} <= {*self.pieces(range(self.vocab_size))}
 
     def fits(self, vocab_size: int) -> bool:
         """Return whether a model's logits are of this vocabulary."""

@@ -121,6 +121,7 @@ async def _translate(job: Job) -> dict[str, Any]:
     """Translate one text or several."""
     fields, texts, source, target = await job.apart(_read, job)
     count = int(str(fields.get("alternatives") or 0)[:4])
+    job.terms = fields.get("terms")
     if source == target:
         translations = [[text] for text in texts]
     elif fields.get("format") == "html":

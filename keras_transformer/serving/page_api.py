@@ -98,6 +98,7 @@ async def _show_card(service: Service, request: Request) -> Response:
             "scores": card.scores,
             "subject": card.subject,
             "examples": card.examples,
+            "terms": card.terms,
             "search": card.search,
             "limits": {
                 "max_texts": limits.max_texts,
@@ -152,6 +153,7 @@ async def _translate(job: Job) -> dict[str, Any]:
     # True is no number here.
     if n_best is not None and (type(n_best) is not int or n_best < 1):
         raise RefusalError("Expected n_best to be null or at least 1.")
+    job.terms = fields.get("terms")
     text = await job.apart(scalar_text, fields["text"])
     (sentences,) = await job.search([text], n_best or 1)
     if fields.get("alignment"):

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from keras_transformer.config import UserError
 from keras_transformer.data.languages import words_of
 from keras_transformer.serving.batcher import Batcher
 from keras_transformer.serving.limits import GONE, Limits, RefusalError
@@ -32,6 +33,7 @@ from keras_transformer.serving.versions import (
 )
 from keras_transformer.translation.alignment import Links, word_links
 from keras_transformer.translation.sentences import Span, Splitter, tag_of
+from keras_transformer.translation.terms import UNKNOWN, Terms
 
 T = TypeVar("T")
 
@@ -144,11 +146,25 @@ class Job:
     model: ServedModel = dataclasses.field(init=False)
     # Whether work on it may take so long that others must not wait for it.
     is_long: bool = False
+    # What words of its texts become, as it says itself.
+    terms: Any = None
 
     @property
     def splitter(self) -> Splitter:
         """What finds sentences; `RefusalError` without a card."""
         return card_of(self.model).splitter
+
+    @property
+    def mark(self) -> Callable[[str], str]:
+        """What marks a sentence; `RefusalError` of terms that make no sense."""
+        if card_of(self.model).terms:
+            try:
+                return Terms(self.terms or {}, *self.splitter.languages).mark
+            except UserError as error:
+                raise RefusalError(str(error)) from None
+        if self.terms:
+            raise RefusalError(UNKNOWN)
+        return str
 
     async def receive(self) -> None:
         """Read the body, within limits of size, time and number."""
@@ -243,7 +259,7 @@ class Job:
         A text without a tag of its own gets that of `tags`. Return the
         sentences of each text, each with at most `count` hypotheses.
         """
-        model, halves = self.model, self.splitter.halves
+        model, mark, halves = self.model, self.mark, self.splitter.halves
         results: list[list[Sentence]] = [[] for _ in texts]
         signature, names = DEFAULT_SIGNATURE, ("translation", "score")
         if count > 1 and "n_best" in model.signatures:
@@ -270,7 +286,7 @@ class Job:
             list, self._split(texts, tags)
         )
         while waiting:
-            rows = [((x.tag + x.source).encode(),) for x in waiting]
+            rows = [((x.tag + mark(x.source)).encode(),) for x in waiting]
             outputs = await self.service.batcher.run(model, signature, rows)
             columns = [
                 outputs[name].reshape(len(rows), -1)[:, :count].tolist()

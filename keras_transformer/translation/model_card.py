@@ -53,6 +53,7 @@ class ModelCard:
         search: The options of `Search` that the export was made with.
         precision: Type that the weights are stored in.
         shortlist: Whether its searches score the words of a shortlist alone.
+        terms: Whether it was trained to write what marked terms want.
         operators: Names of the operators that it needs and some TensorFlows
             lack.
         instructions: Names of the instructions that it needs and some
@@ -73,6 +74,7 @@ class ModelCard:
     search: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     precision: str = "float32"
     shortlist: bool = False
+    terms: bool = False
     operators: tuple[str, ...] = ()
     instructions: tuple[str, ...] = ()
     subject: str = ""
@@ -172,6 +174,7 @@ def make_card(
         weights=weights.identity,
         scores=_scores(run_dir, how),
         shortlist=weights.shortlist is not None,
+        terms=run.training.term_share > 0,
         subject=subject,
         examples=examples,
     )

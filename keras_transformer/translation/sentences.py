@@ -223,7 +223,11 @@ class Splitter:
 
 
 def search_each(
-    translator: Any, encoded: Iterable[bytes], search: Any, batching: Any
+    translator: Any,
+    encoded: Iterable[bytes],
+    search: Any,
+    batching: Any,
+    terms: Any = None,
 ) -> tuple[list[Any], np.ndarray]:
     """Do what `Translator.search_texts` does, sentence by sentence.
 
@@ -248,6 +252,7 @@ def search_each(
         ],
         search,
         dataclasses.replace(batching, progress=tell),
+        terms=terms,
     )
     whole, are_cut = [], np.zeros(len(texts), bool)
     best = zip(results, truncated, strict=True)

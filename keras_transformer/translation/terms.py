@@ -14,7 +14,8 @@ import itertools
 import pathlib
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from keras_transformer.config import SettingError, UserError
 from keras_transformer.data import lines
@@ -28,13 +29,17 @@ _MARK = re.compile(f"({TERM}(?:(?!{_SYMBOL}).)+{AS}(?:(?!{_SYMBOL}).)*{END})")
 _AS_IT_IS = re.compile(
     r"""
     (?:https?://|www\.)[!#-;=?-_a-~]*[\w/]
-    | [\w.+-]+@[\w-]+(?:\.[\w-]+)+
+    | (?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+
     | `[^`\n]+`
     | \{\{[^{}\n]*\}\} | \$?\{[^{}\s]*\} | \$[A-Za-z_]\w*
     | (?<![\w%])%(?:\d+\$|\(\w+\))?(?:\.\d+)?[sdifgxc@](?!\w)
     | </?[A-Za-z][\w:-]*(?:\s[^<>]*)?/?>
     """,
     re.VERBOSE | re.ASCII,
+)
+UNKNOWN = (
+    "Expected a model that knows marked terms to give `terms` to, received "
+    "one that never met any; train it with the recipe @terms (`term_share`)."
 )
 MOST_TERMS = 10_000
 LONGEST_TERM = 200  # Characters.
@@ -73,7 +78,7 @@ class Terms:
         parts, done = [""], 0
         for start, end, wanted in self._found(text):
             before, inner = text[done:start], text[start:end]
-            is_begin = not start or before.endswith(" ")
+            is_begin = not (start and self._gaps[0]) or before.endswith(" ")
             gap, target_gap = (x if is_begin else "" for x in self._gaps)
             if wanted or target_gap:
                 before = before.removesuffix(" ")
@@ -127,6 +132,19 @@ class Terms:
             for place, (one, other) in enumerate(pairs)
             if not (one and other)
         }
+
+
+def marked(
+    texts: Sequence[bytes], terms: Mapping[str, str] | None, translator: Any
+) -> list[bytes]:
+    """Mark the texts of a translator, if its model knows marks."""
+    if getattr(translator.tokenizer, "has_marks", False):
+        languages = translator.source_lang, translator.target_lang
+        mark = Terms(terms or {}, *languages).mark
+        return [mark(text.decode()).encode() for text in texts]
+    if terms:
+        raise UserError(UNKNOWN)
+    return [*texts]
 
 
 def _is_mark(character: str) -> bool:

@@ -7,7 +7,7 @@ L layers, H heads.
 import dataclasses
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from keras_transformer.decoding.id_model import IdModel, Model
 from keras_transformer.model import Transformer
 from keras_transformer.runs.weights import Weights
 from keras_transformer.settings import nearest, of_kind
+from keras_transformer.translation.terms import marked
 from keras_transformer.translation.text_batches import (
     IDS,
     SEEDS,
@@ -190,6 +191,7 @@ class Translator:
         n_best: int | None = None,
         prefixes: Sequence[str] | None = None,
         split_sentences: bool | None = None,
+        terms: Mapping[str, str] | None = None,
         batch_tokens: int = 8_192,
         parallel: int | None = None,
         progress: Callable[[int, int], None] | None = None,
@@ -211,6 +213,10 @@ class Translator:
                 says once if a text looks like several sentences; one without a
                 letter or a digit, such as `---`, is its own translation, with
                 score 0. With False the model translates that too.
+            terms: What words of the source become, such as
+                `{"lamp": "Leuchte"}`, and "" for as they are, by a model
+                trained with `term_share`. Such a model also leaves addresses,
+                `{placeholders}` and code as they are.
             batch_tokens: Budget of a batch: its texts times the tokens of its
                 longest possible translation.
             parallel: Batches searched at the same time, each with memory of
@@ -235,6 +241,7 @@ class Translator:
             Batching(batch_tokens, parallel, progress),
             prefixes=prefixes,
             split_sentences=split_sentences,
+            terms=terms,
         )
         warn_of_cuts(truncated, search.max_source_length)
         if n_best is not None:
@@ -249,6 +256,7 @@ class Translator:
         *,
         prefixes: Sequence[str] | None = None,
         split_sentences: bool | None = False,
+        terms: Mapping[str, str] | None = None,
     ) -> tuple[list[list[Hypothesis]], np.ndarray]:
         """Translate as `translate` does, and tell which texts were cut.
 
@@ -266,7 +274,9 @@ class Translator:
             from keras_transformer.translation import sentences
 
             sentences.check_alone(prefixes=begun is not None)
-            return sentences.search_each(self, encoded, search, batching)
+            return sentences.search_each(
+                self, encoded, search, batching, terms
+            )
         kept = [""] * len(encoded)
         if split_sentences is None:
             decoded = [text.decode() for text in encoded]
@@ -275,6 +285,7 @@ class Translator:
             both = zip(encoded, kept, strict=True)
             encoded = [b"" if signs else text for text, signs in both]
         tokenizer = self.tokenizer
+        encoded = marked(encoded, terms, self)
         sources, truncated = source_ids(
             tokenizer, encoded, search.max_source_length
         )

@@ -75,7 +75,17 @@ function changed(event) {
   if (!isTooLong) show(field.value, { sentences: [], translation: "" });
 }
 
-const question = (text) => ({ text, n_best: null, alignment: false });
+const question = (text) => (
+  { text, n_best: null, alignment: false, terms: sentences.terms });
+
+// What words become, from lines such as "lamp = Leuchte".
+function readTerms() {
+  const lines = byId("terms").value.split("\n").map((line) => line.split("="));
+  sentences.take(Object.fromEntries(lines
+    .map(([source, ...wanted]) => [source.trim(), wanted.join("=").trim()])
+    .filter(([source]) => source)));
+  changed();
+}
 
 // Writes how long the text is; whether it is too long for a request.
 function count() {
@@ -194,6 +204,7 @@ function introduce() {
       element("dd", {}, said),
     ])));
   byId("card").hidden = false;
+  byId("glossary").hidden = !card.terms;
   const { subject, examples } = card;
   byId("examples").hidden = !subject;
   byId("subject").textContent = `This model has seen ${subject}. Try one:`;
@@ -249,6 +260,7 @@ async function start() {
   byId("form").addEventListener("submit", (event) => event.preventDefault());
   byId("again").addEventListener("click", () => server.retry());
   byId("copy").addEventListener("click", copy);
+  byId("terms").addEventListener("input", () => later("terms", STILL, readTerms));
   window.addEventListener("online", () => server.retry());
   try {
     card = sentences.card = await server.ask("card", "api/card");

@@ -21,6 +21,7 @@ export class Sentences {
     this.all = [];
     this.chosen = 0;
     this.known = new Map(); // By tagged source.
+    this.terms = {}; // What words become.
     this.field = byId("text");
     this.output = byId("translation");
     this.mirror = new Mirror(this.field, byId("mirror"));
@@ -49,6 +50,12 @@ export class Sentences {
       each.addEventListener("pointerleave", () => this.dim());
       each.addEventListener("focusout", () => this.dim());
     }
+  }
+
+  // Other terms: all that is known was found with those of before.
+  take(terms) {
+    this.known.clear();
+    Object.assign(this, { terms, text: null });
   }
 
   get isStale() {
@@ -118,7 +125,8 @@ export class Sentences {
   async know(sentence, channel) {
     const text = this.tagged(sentence);
     if (!this.known.has(text)) {
-      const body = { text, n_best: this.card.n_best, alignment: true };
+      const body = { text, n_best: this.card.n_best, alignment: true,
+        terms: this.terms };
       // What is refused stays unknown; the translation is there.
       const answer = await this.server.ask(channel, "api/translate", body)
         .catch(() => ({ sentences: [] }));
