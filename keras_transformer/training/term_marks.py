@@ -117,7 +117,10 @@ class TermMarks:
                 inner = said if random.random() < _AS_IT_IS else inner
             mark = [term, *inner, wants]
             # As sentencepiece has it: it begins each text with a space.
-            if not start or self._begins[source[start]] > self._begins[inner[0]]:
+            if (
+                not start
+                or self._begins[source[start]] > self._begins[inner[0]]
+            ):
                 mark = [self._space, *mark]
             mark += [*said * (inner != said), end]
             room[0] -= len(mark) - (stop - start)
@@ -157,6 +160,7 @@ class TermMarks:
             The first and the last piece, and one more, of both sides.
         """
         linked = self._linked(ids, places)
+        is_used = np.zeros(len(linked), bool)
         count = 1 + np.searchsorted([0.6, 0.9], random.random())
         # Seldom those that come often, such as articles.
         often = self._counts[ids[0][places[0][:, 0]]]
@@ -170,13 +174,17 @@ class TermMarks:
             if (
                 last - first > _MOST_WANTED
                 or not linked[stop - 1].any()
+                or is_used[start:stop].any()
                 or others[:, first:last].any()
             ):
                 continue
             source, target = places
-            yield (*source[[start, stop - 1], [0, 1]].tolist(),
-                   *target[[first, last - 1], [0, 1]].tolist())
+            yield (
+                *source[[start, stop - 1], [0, 1]].tolist(),
+                *target[[first, last - 1], [0, 1]].tolist(),
+            )
             linked[start:stop] = linked[:, first:last] = False
+            is_used[start:stop] = True
             if not (count := count - 1):
                 return
 
@@ -235,15 +243,17 @@ def made_up(count: int, words: Sequence[str], seed: int) -> list[str]:
     random = np.random.default_rng([seed, 3])
 
     def word(characters: str = string.ascii_lowercase, most: int = 7) -> str:
-        if most > 6 and random.random() < 0.5:
-            return words[random.integers(len(words))]
+        if words and most > 6 and random.random() < 0.5:
+            return words[int(random.integers(len(words)))]
         letters = random.choice([*characters], random.integers(1, most))
         return "".join(letters)
 
     def name() -> str:
         joint = random.choice(["_", "-", "", "", "."])
-        cased = random.choice([str.lower, str.lower, str.title, str.upper])
-        return cased(joint.join(word() for _ in range(random.choice([1, 1, 2, 3]))))
+        cased = (str.lower, str.lower, str.title, str.upper)[random.integers(4)]
+        return cased(
+            joint.join(word() for _ in range(random.choice([1, 1, 2, 3])))
+        )
 
     def path() -> str:
         parts = [name() for _ in range(random.choice([0, 0, 1, 2, 3]))]
@@ -257,7 +267,9 @@ def made_up(count: int, words: Sequence[str], seed: int) -> list[str]:
         lambda: f"https://{name()}{random.choice(domain)}{path()}",
         lambda: f"http://www.{name()}{random.choice(domain)}{path()}",
         lambda: f"www.{word()}{random.choice(domain)}/?{word()}={number()}",
-        lambda: f"https://{word()}.{word()}/{name()}?{word()}={name()}#{word()}",
+        lambda: (
+            f"https://{word()}.{word()}/{name()}?{word()}={name()}#{word()}"
+        ),
         lambda: f"{name()}@{word()}{random.choice(domain)}",
         lambda: f"{{{name()}}}",
         lambda: f"{{{random.choice([number(), '', word()])}}}",

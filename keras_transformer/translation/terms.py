@@ -155,7 +155,9 @@ def _checked(terms: Mapping[str, str]) -> dict[str, str]:
     """Refuse what is no glossary; leave out spaces at ends."""
     expected = f"at most {MOST_TERMS:,} terms of {LONGEST_TERM} characters"
     if not isinstance(terms, Mapping):
-        raise SettingError("terms", "wanted words by words of the source", terms)
+        raise SettingError(
+            "terms", "wanted words by words of the source", terms
+        )
     if len(terms) > MOST_TERMS:
         raise SettingError("terms", expected, f"{len(terms):,}")
     checked = {}

@@ -274,9 +274,7 @@ class Translator:
             from keras_transformer.translation import sentences
 
             sentences.check_alone(prefixes=begun is not None)
-            return sentences.search_each(
-                self, encoded, search, batching, terms
-            )
+            return sentences.search_each(self, encoded, search, batching, terms)
         kept = [""] * len(encoded)
         if split_sentences is None:
             decoded = [text.decode() for text in encoded]

@@ -1,0 +1,156 @@
+"""Marks in training batches, of digits: each word has one translation."""
+
+import functools
+
+import numpy as np
+import pytest
+from sample_runs import DIGIT_SIZES, ENGLISH, GERMAN, digit_corpus, make_run
+
+from keras_transformer.config import ModelConfig, TrainingConfig
+from keras_transformer.data.pieces import MARKS
+from keras_transformer.data.records import TokenisedCorpus
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.training.term_marks import TermMarks, made_up
+
+BECOMES = dict(zip(ENGLISH, GERMAN, strict=True))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    path = tmp_path_factory.mktemp("marks") / "tokenizer.model"
+    lines = [line for side in digit_corpus()["train"] for line in side]
+    return Tokenizer.train(lines, 499, path, MARKS)
+
+
+@pytest.fixture(scope="module")
+def corpus(tokenizer, tmp_path_factory):
+    pairs = [*zip(*digit_corpus()["train"], strict=True)][:997]
+    folder = tmp_path_factory.mktemp("records") / "records"
+    return TokenisedCorpus.build(pairs, tokenizer, folder).in_memory()
+
+
+@pytest.fixture(scope="module")
+def marks(tokenizer, corpus):
+    """Make what marks a share of sources."""
+
+    @functools.cache
+    def make(share, seed=1):
+        model = ModelConfig(vocab_size=tokenizer.vocab_size, **DIGIT_SIZES)
+        recipe = TrainingConfig(term_share=share, seed=seed)
+        return TermMarks(make_run(model, recipe), corpus, tokenizer)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def batches(marks, corpus, tokenizer):
+    """Texts of batches before and after they are marked."""
+
+    def make(share, count=31):
+        for number in range(count):
+            rows = np.arange(number * 29, number * 29 + 29) % len(corpus)
+            source, target = before = corpus.gather(rows, 37, 41)
+            after = marks(share)(number, *(side.copy() for side in before))
+            yield [_texts(tokenizer, side) for side in (*before, *after)]
+            assert np.array_equal(before[0], source)
+
+    return make
+
+
+def _texts(tokenizer, ids):
+    """Write rows as texts; the pieces, since `detokenize` drops no marks."""
+    return [
+        "".join(tokenizer.pieces(row[: np.count_nonzero(row) - 1]))
+        .replace("▁", " ")
+        .strip()
+        for row in ids
+    ]
+
+
+def _parts(marked):
+    """Split a source into its texts and, between them, (inner, wanted)."""
+    term, wants, end = MARKS
+    first, *others = marked.split(term)
+    parts = [first]
+    for other in others:
+        inside, rest = other.split(end)
+        parts += [tuple(inside.split(wants)), rest]
+    return parts
+
+
+def test_a_mark_wants_what_the_target_has_there(batches):
+    own = made = kept = 0
+    for sources, targets, marked, wanted in batches(1.0):
+        for source, target, new, now in zip(
+            sources, targets, marked, wanted, strict=True
+        ):
+            spans = [x for x in _parts(new) if isinstance(x, tuple)]
+            texts = [x if isinstance(x, str) else x[0] for x in _parts(new)]
+            for inner, said in spans:
+                assert (said or inner).strip() in now
+                words = [BECOMES.get(word) for word in inner.split()]
+                if said and said.split() == words:
+                    own += 1
+                elif said:
+                    made += 1  # It stands in the place of their translation.
+                    assert None not in words
+                else:
+                    kept += 1
+            if all(
+                said.split() == [BECOMES[x] for x in inner.split()]
+                for inner, said in spans
+                if said
+            ) and all(said for _, said in spans):
+                # Without its marks it is what it was, and so is the target.
+                assert " ".join("".join(texts).split()) == source
+                assert now == target
+    # Of the marks 0.6, 0.12 and 0.28.
+    total = own + made + kept
+    assert total > 900
+    assert own / total == pytest.approx(0.6, abs=0.06)
+    assert made / total == pytest.approx(0.12, abs=0.05)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.7])
+def test_about_the_share_of_sources_has_marks(batches, share):
+    rows = [
+        MARKS[0] in x for _, _, found, _ in batches(share, 211) for x in found
+    ]
+    assert np.mean(rows) == pytest.approx(share, abs=0.08)
+
+
+def test_marks_are_a_function_of_seed_and_number(marks, corpus):
+    batch = corpus.gather(np.arange(97), 37, 41)
+    first, again = marks(1.0)(7, *batch), marks(1.0)(7, *batch)
+    others = marks(1.0)(8, *batch), marks(1.0, seed=2)(7, *batch)
+    assert all(map(np.array_equal, first, again))
+    for other in others:
+        assert not np.array_equal(first[0], other[0])
+
+
+def test_sides_grow_no_longer_than_the_longest_pair(tokenizer, corpus):
+    model = ModelConfig(vocab_size=tokenizer.vocab_size, **DIGIT_SIZES)
+    recipe = TrainingConfig(term_share=1.0, max_length=43)
+    mark = TermMarks(make_run(model, recipe), corpus, tokenizer)
+    for number in range(17):
+        batch = mark(number, *corpus.gather(np.arange(97), 41, 41))
+        for side in batch:
+            assert np.count_nonzero(side, axis=1).max() <= 43
+
+
+def test_a_row_of_padding_stays_one(marks, corpus):
+    rows = np.array([3, -1, 5])
+    source, target = marks(1.0)(0, *corpus.gather(rows, 37, 41))
+    assert not source[1].any() and not target[1].any()
+    assert source[0].any()
+
+
+def test_made_up_strings_are_many_and_have_pieces(tokenizer):
+    strings = made_up(2_003, ["house"], 5)
+    assert strings == made_up(2_003, ["house"], 5)
+    assert strings != made_up(2_003, ["house"], 6)
+    assert len(made_up(2_003, [], 5)) == 2_003
+    assert len({*strings}) > 1_000
+    # A vocabulary with marks spells nothing of them in bytes.
+    ids, _ = tokenizer.tokenize_many([x for x in strings if x.isascii()])
+    assert not tokenizer.spelled(ids)
