@@ -17,7 +17,7 @@ from running_server import running
 from sample_runs import CARD, OPTIONS
 from still_model import StillModel
 from waiting import until
-from word_by_word_model import WordByWord
+from word_by_word_model import Obedient, WordByWord
 
 from keras_transformer.commands.serve import explainer
 from keras_transformer.config import UserError
@@ -208,6 +208,36 @@ def test_a_version_is_explained_by_its_own_weights_or_not_at_all(monkeypatch):
     assert "<p>read 2 times" in explain("Hund", "step-4 00000007")
     with pytest.raises(UserError, match="start the server again"):
         explain("Hund", "step-3 00000007")
+
+
+@pytest.fixture(scope="module")
+def obedient():
+    """A server whose model writes what marks want."""
+    with running(Obedient()) as found:
+        yield found
+
+
+def test_terms_of_a_request_come_out_as_they_are_wanted(obedient):
+    client = httpx.Client(base_url=obedient.url, timeout=60)
+    terms = {"hund": "hound"}
+    body = {"text": "Ein Hund. Die Lampe {x}.", "terms": terms}
+    found = client.post("/api/translate", json=body).json()
+    assert found["translation"] == "hound. Ein {x}. lamp Die"
+    body = {"q": "ein Hund", "source": "de", "target": "en", "terms": terms}
+    found = client.post("/translate", json=body).json()
+    assert found["translatedText"] == "hound a"
+    for no_terms in (["a"], "a", {"a": 1}):
+        body["terms"] = no_terms
+        assert client.post("/translate", json=body).status_code == 400
+    assert client.get("/api/card").json()["terms"] is True
+
+
+def test_a_model_that_never_met_marks_refuses_terms(client):
+    body = {"text": "Hund", "terms": {"Hund": "hound"}}
+    found = client.post("/api/translate", json=body)
+    assert found.status_code == 400 and "@terms" in found.json()["error"]
+    body["terms"] = {}
+    assert client.post("/api/translate", json=body).status_code == 200
 
 
 @pytest.mark.stands_for("the server's page in a browser")

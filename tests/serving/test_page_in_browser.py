@@ -5,7 +5,7 @@ import json
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from running_server import running
-from word_by_word_model import WordByWord, translation
+from word_by_word_model import Obedient, WordByWord, translation
 
 from keras_transformer.serving.limits import Limits
 
@@ -29,6 +29,24 @@ def test_a_text_is_translated_as_one_types(visit):
     assert questions == ["ein kleiner Hund."]
     counted = "17 characters, less than 1 % of the limit"
     assert opened.page.inner_text("#counter") == counted
+
+
+def test_a_glossary_counts_as_soon_as_it_is_written(visit):
+    with running(Obedient()) as server:
+        opened = visit(server=server)
+        opened.field.fill("ein Hund.")
+        opened.wait_for("dog. a")
+        opened.page.locator("#glossary summary").click()
+        opened.page.locator("#terms").fill("Hund = hound\n\n=")
+        opened.wait_for("hound. a")
+        opened.look_closer()
+        opened.page.locator("#terms").fill("")
+        opened.wait_for("dog. a")
+        opened.page.close()
+
+
+def test_a_model_without_terms_has_no_glossary(visit):
+    assert visit().page.locator("#glossary").is_hidden()
 
 
 def test_what_an_input_method_composes_is_translated_where_it_rests(visit):

@@ -4,6 +4,9 @@ It knows a few words and writes them in reverse, so you can see which word comes
 from which: "ein kleiner Hund." is "dog. small a".
 """
 
+import dataclasses
+import re
+
 import numpy as np
 
 from keras_transformer.translation.model_card import ModelCard
@@ -94,3 +97,17 @@ def _reversed(words, longest):
     weights = np.zeros((longest, longest), np.float32)
     weights[range(words), range(words)[::-1]] = 1.0
     return weights
+
+
+class Obedient(WordByWord):
+    """The same, but it writes what marks want."""
+
+    card = dataclasses.replace(CARD, terms=True)
+
+    def run(self, signature, rows):
+        pattern = rb"<term>(.*?)<as>(.*?)</term>"
+        obeyed = [
+            tuple(re.sub(pattern, lambda x: x[2] or x[1], text) for text in row)
+            for row in rows
+        ]
+        return super().run(signature, obeyed)
