@@ -87,16 +87,22 @@ def ask_for_others(translator, train, val, random) -> None:
         if choices:
             asked.append((source, choices[random.integers(len(choices))]))
     asked = asked[:SENTENCES]
-    right = plain = 0
-    for source, (word, other) in asked:
-        (with_it,) = translator.translate([source], terms={word: other})
-        (without,) = translator.translate([source])
+    marked = [
+        Terms({word: other}, *languages).mark(source)
+        for source, (word, other) in asked
+    ]
+    plain = translator.translate([source for source, _ in asked])
+    done = translator.translate(marked)
+    right = unasked = 0
+    for (source, (word, other)), with_it, without in zip(
+        asked, done, plain, strict=True
+    ):
         right += other in with_it
-        plain += other in without
+        unasked += other in without
         if other not in with_it:
             print(f"  {word} = {other}: {source} -> {with_it}")
     total = len(asked)
-    print(f"asked for another word: {right} of {total}, unasked {plain}")
+    print(f"asked for another word: {right} of {total}, unasked {unasked}")
 
 
 def keep(translator, val, random) -> None:

@@ -32,7 +32,7 @@ from typing import Any
 import sentencepiece
 
 from keras_transformer import config
-from keras_transformer.data.pieces import MARKS, SPACE, VISIBLE_ASCII
+from keras_transformer.data.pieces import SPACE
 from keras_transformer.data.sentencepiece_file import NFC, parse_model
 from keras_transformer.data.source_reading import is_singleton, is_visible
 from keras_transformer.data.texts import checked_texts
@@ -100,9 +100,6 @@ def learn(
         rare = _rare_characters(
             text.lines(), vocab_size - RESERVED_PIECES - len(whole)
         )
-        required = VISIBLE_ASCII if {*MARKS} <= {*whole} else ()
-        for character in required:
-            rare.pop(ord(character), None)
         back = {_NONCHARACTER: SPACE}
         extra: dict[str, Any] = {
             "normalization_rule_tsv": _written(partial, "in", _rules()),
@@ -110,8 +107,6 @@ def learn(
         }
         if whole:  # The model stores its arguments, empty ones too.
             extra["user_defined_symbols"] = list(whole)
-        if required:
-            extra["required_chars"] = "".join(required)
         lines = (line.translate(rare) for line in text.lines())
         model = _train(lines, vocab_size=vocab_size, **extra)
     # Name the rules, instead of the files that they came from.

@@ -21,8 +21,9 @@ TOKENIZER_FILE = "tokenizer.model"  # In a run directory.
 SPACE = "▁"  # As pieces spell it.
 # A marked term of a source: what it is, and behind the second what is wanted.
 MARKS = "<term>", "<as>", "</term>"
-# Where terms are marked, addresses and code have a piece for each of these.
-VISIBLE_ASCII = tuple(map(chr, range(0x21, 0x7F)))
+# What a mark leaves as it is, in a text that becomes pieces.
+KEPT = tuple(f"<kept{number}>" for number in range(6))
+TERM_SYMBOLS = *MARKS, *KEPT
 # The names of the four ids and of the bytes in a vocabulary.
 SPECIAL = re.compile(r"<pad>|<unk>|<s>|</s>|<0x[0-9A-F]{2}>|▁")
 

@@ -27,9 +27,13 @@ import tensorflow as tf
 import tensorflow_text
 
 from keras_transformer import config
-from keras_transformer.data import sentencepiece_file, source_reading
+from keras_transformer.data import (
+    kept_spans,
+    sentencepiece_file,
+    source_reading,
+)
 from keras_transformer.data.pieces import (
-    MARKS,
+    TERM_SYMBOLS,
     TOKENIZER_FILE,
     read_symbols,
 )
@@ -117,7 +121,7 @@ class Tokenizer(tf.Module):
     @functools.cached_property
     def has_marks(self) -> bool:
         """Whether it has the symbols that mark terms."""
-        return {*MARKS} <= {*self.pieces(range(self.vocab_size))}
+        return {*TERM_SYMBOLS} <= {*self.pieces(range(self.vocab_size))}
 
     def fits(self, vocab_size: int) -> bool:
         """Return whether a model's logits are of this vocabulary."""
@@ -261,6 +265,8 @@ class Tokenizer(tf.Module):
             is only `EOS_ID`, as an empty one is.
         """
         text = as_strings(text)
+        if self.has_marks and self._side == SOURCE:
+            text, _ = kept_spans.put_away(text)
         is_blank = tf.strings.regex_full_match(text, _INVISIBLE)
         return self._run("tokenize", tf.where(is_blank, "", text))
 

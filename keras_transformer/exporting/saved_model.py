@@ -257,7 +257,7 @@ def search_text(
         prefix,
         seeds(text, search.sampling) if search.sampling else None,
     )
-    texts, scores = texts_of(tokenizer, result, search)
+    texts, scores = texts_of(tokenizer, result, search, text)
     return {"translations": texts, "scores": scores, "truncated": truncated}
 
 

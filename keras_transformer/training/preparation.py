@@ -14,7 +14,6 @@ from keras_transformer.config import UserError
 from keras_transformer.data import inspection
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.corpora import Corpus
-from keras_transformer.data.pieces import VISIBLE_ASCII
 from keras_transformer.data.records import RECORDS_FILE, TokenisedCorpus
 from keras_transformer.data.texts import Pair
 from keras_transformer.data.tokenizer import Tokenizer
@@ -202,10 +201,6 @@ def _vocabulary_of_initial(
     if given:
         return given
     vocabulary = load_vocabulary(source, begun).with_symbols(run.symbols or ())
-    if run.training.term_share:
-        known = {*vocabulary.pieces(range(vocabulary.vocab_size))}
-        lacking = [x for x in VISIBLE_ASCII if x not in known]
-        vocabulary = vocabulary.with_symbols(lacking)
     return vocabulary.with_symbols(lacking_symbols(run, vocabulary))
 
 

@@ -23,7 +23,7 @@ from keras_transformer.config import (
 )
 from keras_transformer.data import corpora
 from keras_transformer.data.corpora import Corpus, Source
-from keras_transformer.data.pieces import MARKS, read_symbols
+from keras_transformer.data.pieces import TERM_SYMBOLS, read_symbols
 from keras_transformer.machine import files
 from keras_transformer.presets import PRESETS
 from keras_transformer.runs import layout
@@ -325,7 +325,7 @@ def _symbols_of(
 
 def _own_symbols(corpus: str, term_share: float | None) -> tuple[str, ...]:
     """Return the tags of a mixture, and the marks of terms."""
-    return (*corpora.tags_of(corpus), *(MARKS if term_share else ()))
+    return (*corpora.tags_of(corpus), *(TERM_SYMBOLS if term_share else ()))
 
 
 def check_symbols(run: RunConfig, tokenizer: "Tokenizer") -> None:

@@ -1,21 +1,20 @@
 """Marks terms in the sources of training batches, as `translation.terms` does.
 
-The model learns to write what a mark wants: the target's own words, which the
-words of the source became, or a made-up address, placeholder or name, which
-takes the place of both. What stays as it is has a mark that wants nothing.
+The model learns to write what a mark wants: the target's own words, which those
+of the source became, or any words, which take their place. What stays as it is
+is a symbol on both sides.
 
 Axes: B batch, S source length, T target length, V vocabulary, M and N words of
 a source and of its target.
 """
 
-import string
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from keras_transformer.config import PAD_ID
 from keras_transformer.data.languages import language_of
-from keras_transformer.data.pieces import MARKS, SPACE
+from keras_transformer.data.pieces import KEPT, MARKS, SPACE, TERM_SYMBOLS
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import NUM_SPECIAL, Tokenizer
 from keras_transformer.runs.run_config import RunConfig
@@ -24,16 +23,17 @@ from keras_transformer.translation import lexicon
 # Sources are marked in some batches, and there most, since a batch is padded to
 # its longest row: the share of rows in these.
 _ROWS = 0.8
-_MADE_UP = 0.4  # Of all marks; the others want what the target has.
-_AS_IT_IS = 0.7  # Of these; the others enclose the source's own words.
-_STRINGS = 20_000
+# Of all marks, those that want nothing, and those that want any words.
+_KEEPING, _FOREIGN = 0.3, 0.35
+_FOREIGN_ROWS = 20_000  # Pairs to take those words from.
 _MOST_WANTED = 4  # Words that a mark wants.
+_SPANS = 0.6, 0.9  # The share of sources with one mark, with one or two.
+_MOST_SPANS = len(_SPANS) + 1
 # How strong the link of two words must be: at all, and beside the best of each.
 _LINK, _BESIDE = 0.05, 0.5
-# Tokens by which marks may make a batch's sources and targets longer: seldom
-# many, since that costs as much as so many more rows.
-_MORE = (12, 8), (12, 8), (12, 8), (40, 32)
-_STEP = 8  # It grows by multiples of it, so that there are few shapes.
+# Tokens by which marks may make a batch's sources and targets longer.
+_MORE = 16, 4
+_STEP = 4  # They grow by multiples of it, so that there are few shapes.
 
 
 class TermMarks:
@@ -44,7 +44,7 @@ class TermMarks:
     Args:
         run: The run; its `term_share` is the share.
         records: The text to learn from which words belong together.
-        tokenizer: The vocabulary, which has `MARKS`.
+        tokenizer: The vocabulary, which has `TERM_SYMBOLS`.
     """
 
     def __init__(
@@ -55,19 +55,30 @@ class TermMarks:
         self._spaced = [language_of(x).has_spaces for x in languages]
         names = tokenizer.pieces(range(tokenizer.vocab_size))
         self._marks = [names.index(mark) for mark in MARKS]
+        self._kept = [names.index(symbol) for symbol in KEPT]
         self._space = names.index(SPACE)
         self._begins = np.array([name.startswith(SPACE) for name in names])
         self._has_letters = np.array([any(map(str.isalnum, x)) for x in names])
-        none = {*range(NUM_SPECIAL), *self._marks, *tokenizer.ids.bytes}
-        self._has_letters[[*none]] = False
+        self._has_letters[[*map(names.index, TERM_SYMBOLS)]] = False
+        self._has_letters[[*range(NUM_SPECIAL), *tokenizer.ids.bytes]] = False
         self._size = tokenizer.vocab_size
         self._links = lexicon.associations(records, self._size)
         self._counts = np.bincount(records.source.ids, minlength=self._size)
-        words = [x[1:] for x in names if x[1:].isascii() and x[1:].islower()]
-        strings = made_up(_STRINGS, words, run.training.seed)
-        self._strings = [
-            _pieces_of(tokenizer, strings, before) for before in ("", " ")
-        ]
+        self._foreign = self._target_words(records)
+
+    def _target_words(self, records: TokenisedCorpus) -> list[list[int]]:
+        """Draw a word of each of many targets, seldom one that comes often."""
+        random = np.random.default_rng([self._recipe.seed, 3])
+        often = np.bincount(records.target.ids, minlength=self._size) ** 0.5
+        found = []
+        for row in random.integers(len(records), size=_FOREIGN_ROWS):
+            ids = records.target.ids[records.target.starts[row] :]
+            ids = ids[: records.target.lengths[row]]
+            words = self._words(ids, self._spaced[1])
+            if len(words):
+                order = random.exponential(often[ids[words[:, 0]]])
+                found.append(ids[slice(*words[np.argmin(order)])].tolist())
+        return found
 
     def __call__(
         self, number: int, source: np.ndarray, target: np.ndarray
@@ -80,10 +91,9 @@ class TermMarks:
         share = self._recipe.term_share
         if random.random() * max(_ROWS, share) >= share:
             return source, target
-        more = _MORE[random.integers(len(_MORE))]
         longest = [
-            min(side.shape[1] + of_side, self._recipe.max_length)
-            for side, of_side in zip((source, target), more, strict=True)
+            min(side.shape[1] + more, self._recipe.max_length)
+            for side, more in zip((source, target), _MORE, strict=True)
         ]
         rows = []
         for pair in zip(source, target, strict=True):
@@ -109,20 +119,24 @@ class TermMarks:
         lists = source, target = [side.tolist() for side in ids]
         room = [x - len(side) for x, side in zip(longest, ids, strict=True)]
         changes: list[list[tuple[slice, list[int]]]] = [[], []]
-        for start, stop, first, last in self._spans(ids, places, random):
-            inner, wanted = source[start:stop], target[first:last]
-            said, begins = wanted, bool(self._begins[wanted[0]])
-            if random.random() < _MADE_UP:
-                said = self._strings[begins][random.integers(_STRINGS)]
-                inner = said if random.random() < _AS_IT_IS else inner
-            mark = [term, *inner, wants]
+        numbers = iter(np.sort(random.permutation(len(KEPT))[:_MOST_SPANS]))
+        for start, stop, first, last in sorted(
+            self._spans(ids, places, random)
+        ):
+            inner, said = source[start:stop], target[first:last]
+            kind = random.random()
             # As sentencepiece has it: it begins each text with a space.
-            if (
-                not start
-                or self._begins[source[start]] > self._begins[inner[0]]
-            ):
-                mark = [self._space, *mark]
-            mark += [*said * (inner != said), end]
+            space = [self._space] * (not start)
+            if kind < _KEEPING:
+                symbol = self._kept[next(numbers)]
+                begins = not start or bool(self._begins[inner[0]])
+                space = [self._space] * begins
+                mark = [*space, symbol]
+                said = [*[self._space] * bool(self._begins[said[0]]), symbol]
+            else:
+                if kind < _KEEPING + _FOREIGN:
+                    said = self._foreign_like(said, random)
+                mark = [*space, term, *inner, wants, *said, end]
             room[0] -= len(mark) - (stop - start)
             room[1] -= len(said) - (last - first)
             if min(room) < 0:
@@ -134,6 +148,14 @@ class TermMarks:
             for place, new in sorted(of_side, key=lambda x: -x[0].start):
                 side[place] = new
         return [np.array(side, np.int32) for side in lists]
+
+    def _foreign_like(
+        self, said: list[int], random: np.random.Generator
+    ) -> list[int]:
+        """Draw other words, which begin with a space as these do."""
+        other = self._foreign[random.integers(len(self._foreign))]
+        same = self._begins[other[0]] == self._begins[said[0]]
+        return other if same else said
 
     def _words(self, ids: np.ndarray, has_spaces: bool) -> np.ndarray:
         """Find the first and the last piece of each word, and one more."""
@@ -161,7 +183,7 @@ class TermMarks:
         """
         linked = self._linked(ids, places)
         is_used = np.zeros(len(linked), bool)
-        count = 1 + np.searchsorted([0.6, 0.9], random.random())
+        count = 1 + np.searchsorted(_SPANS, random.random())
         # Seldom those that come often, such as articles.
         often = self._counts[ids[0][places[0][:, 0]]]
         for start in np.argsort(random.exponential(often**0.5)):
@@ -222,67 +244,3 @@ def _padded(rows: Sequence[np.ndarray], batch: np.ndarray) -> np.ndarray:
     for to, row in zip(padded, rows, strict=True):
         to[: len(row)] = row
     return padded
-
-
-def _pieces_of(
-    tokenizer: Tokenizer, strings: Sequence[str], before: str
-) -> list[list[int]]:
-    """Tokenize strings as they stand behind a mark, with `before`."""
-    texts = [f"{MARKS[0]}{before}{string}" for string in strings]
-    ids, lengths = tokenizer.target.tokenize_many(texts)
-    rows = np.split(ids, np.cumsum(lengths)[:-1])
-    mark = tokenizer.pieces(range(tokenizer.vocab_size)).index(MARKS[0])
-    return [row[row.tolist().index(mark) + 1 : -1].tolist() for row in rows]
-
-
-def made_up(count: int, words: Sequence[str], seed: int) -> list[str]:
-    """Make up addresses, placeholders, names of files, codes and numbers.
-
-    Half of the words in them are of `words`, the others any letters.
-    """
-    random = np.random.default_rng([seed, 3])
-
-    def word(characters: str = string.ascii_lowercase, most: int = 7) -> str:
-        if words and most > 6 and random.random() < 0.5:
-            return words[int(random.integers(len(words)))]
-        letters = random.choice([*characters], random.integers(1, most))
-        return "".join(letters)
-
-    def name() -> str:
-        joint = random.choice(["_", "-", "", "", "."])
-        cased = (str.lower, str.lower, str.title, str.upper)[random.integers(4)]
-        return cased(
-            joint.join(word() for _ in range(random.choice([1, 1, 2, 3])))
-        )
-
-    def path() -> str:
-        parts = [name() for _ in range(random.choice([0, 0, 1, 2, 3]))]
-        return "/".join(["", *parts]) + random.choice(["", "", "/", ".html"])
-
-    def number() -> str:
-        return word(string.digits, 5)
-
-    domain = ".com .org .net .de .io .co.jp .fr".split()
-    kinds = [
-        lambda: f"https://{name()}{random.choice(domain)}{path()}",
-        lambda: f"http://www.{name()}{random.choice(domain)}{path()}",
-        lambda: f"www.{word()}{random.choice(domain)}/?{word()}={number()}",
-        lambda: (
-            f"https://{word()}.{word()}/{name()}?{word()}={name()}#{word()}"
-        ),
-        lambda: f"{name()}@{word()}{random.choice(domain)}",
-        lambda: f"{{{name()}}}",
-        lambda: f"{{{random.choice([number(), '', word()])}}}",
-        lambda: f"{{{{{random.choice(['', ' '])}{name()}}}}}",
-        lambda: f"%{random.choice([*'sdif', '1$s', '2$d', '.2f', '@'])}",
-        lambda: f"%({name()}){random.choice([*'sd'])}",
-        lambda: f"${random.choice([name(), '{' + name() + '}'])}",
-        lambda: f'<{word(most=3)} id="{number()}"/>',
-        lambda: f"<{random.choice(['', '/'])}{word(most=6)}>",
-        lambda: f"`{name()}{random.choice(['', '()', path()])}`",
-        lambda: f"{name()}{random.choice(['.py', '.txt', '()', path()])}",
-        lambda: f"{word(string.ascii_uppercase, 4)}-{number()}",
-        lambda: f"{number()}{random.choice([*'.,:/'])}{number()}",
-        name,
-    ]
-    return [kinds[random.integers(len(kinds))]() for _ in range(count)]

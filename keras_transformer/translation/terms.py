@@ -2,12 +2,13 @@
 
 A mark encloses words of the source and says what they become:
 
-    Turn on the<term> lamp<as> Leuchte</term> in<term> {room}<as></term>.
+    Turn on the<term> lamp<as> Leuchte</term> in <term>{room}<as></term>.
 
-With nothing behind `<as>` they stay as they are. A space before the words
-stands inside the mark, and the wanted words have one too if words of the target
-stand between spaces, so that all are the pieces that a model learns from. Whole
-marks in a text count; a symbol of a mark elsewhere gets a space: `< term>`.
+With nothing behind `<as>` they stay as they are. Otherwise a space before the
+words stands inside the mark, and the wanted words have one too if words of the
+target stand between spaces, so that all are the pieces that a model learns
+from. Whole marks in a text count; a symbol of one elsewhere gets a space:
+`< term>`.
 """
 
 import itertools
@@ -20,10 +21,10 @@ from typing import Any
 from keras_transformer.config import SettingError, UserError
 from keras_transformer.data import lines
 from keras_transformer.data.languages import language_of, words_of
-from keras_transformer.data.pieces import MARKS
+from keras_transformer.data.pieces import MARKS, TERM_SYMBOLS
 
 TERM, AS, END = MARKS
-_SYMBOL = "|".join(MARKS)
+_SYMBOL = "|".join(TERM_SYMBOLS)
 _MARK = re.compile(f"({TERM}(?:(?!{_SYMBOL}).)+{AS}(?:(?!{_SYMBOL}).)*{END})")
 # Addresses of the web and of e-mail, placeholders, tags and code.
 _AS_IT_IS = re.compile(
@@ -79,14 +80,15 @@ class Terms:
         for start, end, wanted in self._found(text):
             before, inner = text[done:start], text[start:end]
             is_begin = not (start and self._gaps[0]) or before.endswith(" ")
-            gap, target_gap = (x if is_begin else "" for x in self._gaps)
-            if wanted or target_gap:
+            if wanted and is_begin:
                 before = before.removesuffix(" ")
-            if wanted:
-                wanted = target_gap + wanted
-            else:
-                gap = target_gap
-            parts += [before, TERM, gap, inner, AS, wanted, END]
+                inner, wanted = (
+                    gap + words
+                    for gap, words in zip(
+                        self._gaps, (inner, wanted), strict=True
+                    )
+                )
+            parts += [before, TERM, inner, AS, wanted, END]
             done = end
         return "".join([*parts, text[done:]])
 

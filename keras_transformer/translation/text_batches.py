@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import Sampling, Search
+from keras_transformer.data.kept_spans import put_away, put_back
 from keras_transformer.data.source_reading import is_visible
 from keras_transformer.data.texts import checked_texts
 from keras_transformer.data.tokenizer import Tokenizer
@@ -188,13 +189,18 @@ def cut(
 
 
 def texts_of(
-    tokenizer: Any, result: BeamResult, search: Search
+    tokenizer: Any,
+    result: BeamResult,
+    search: Search,
+    source: tf.Tensor | Sequence[bytes],
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Detokenize hypotheses to texts and scores `(B, N)`.
+    """Detokenize hypotheses of sources to texts and scores `(B, N)`.
 
     Of a search each text is there once; drawn texts may repeat.
     """
     texts = tokenizer.detokenize(result.ids)
+    if getattr(tokenizer, "has_marks", False):
+        texts = put_back(texts, put_away(source)[1])
     if search.sampling or search.n_best == 1:
         return texts, result.scores
     return _each_once(texts, result.scores, search.n_best)

@@ -310,7 +310,9 @@ class Translator:
             tokenizer.ids.pad,
             parallel,
         ):
-            best = (x.numpy() for x in texts_of(tokenizer, result, search))
+            texts = [encoded[row] for row in rows]
+            found = texts_of(tokenizer, result, search, texts)
+            best = (x.numpy() for x in found)
             for row, *of_row in zip(rows, *best, strict=True):
                 results[row] = hypotheses(*of_row)
         without = [
