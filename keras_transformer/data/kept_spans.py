@@ -40,7 +40,7 @@ def put_away(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 def put_back(text: tf.Tensor, kept: tf.Tensor) -> tf.Tensor:
     """Write what symbols stand for `(B, K)` into translations `(B, N)`."""
-    shape = tf.shape(text)
+    shape = tf.shape(text, tf.int64)
     flat = tf.reshape(text, [-1])
     for number, symbol in enumerate(KEPT):
         parts = tf.strings.split(flat, symbol)
@@ -48,5 +48,5 @@ def put_back(text: tf.Tensor, kept: tf.Tensor) -> tf.Tensor:
         span = tf.gather(kept[:, number], rows // shape[1])
         is_last = tf.concat([rows[1:] != rows[:-1], [True]], axis=0)
         values = parts.values + tf.where(is_last, "", span)
-        flat = tf.strings.unsorted_segment_join(values, rows, tf.size(flat))
+        flat = tf.strings.unsorted_segment_join(values, rows, parts.nrows())
     return tf.reshape(flat, shape)
