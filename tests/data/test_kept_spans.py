@@ -7,14 +7,14 @@ from keras_transformer.data.kept_spans import put_away, put_back
 
 def test_spans_become_symbols_and_come_back():
     texts = [
-        "a<term> b<as> c</term> in <term>{x}<as></term>, <term><y/><as></term>.",
+        "a<term> b<as> c</term>: <term>{x}<as></term>, <term><y/><as></term>.",
         "plain < as > text",
         "",
         "<term>\u3042\\1<as></term>",
     ]
     away, kept = put_away(tf.constant(texts))
     assert [x.decode() for x in away.numpy()] == [
-        "a<term> b<as> c</term> in <kept0>, <kept1>.",
+        "a<term> b<as> c</term>: <kept0>, <kept1>.",
         "plain < as > text",
         "",
         "<kept0>",
