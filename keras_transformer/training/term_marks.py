@@ -135,7 +135,9 @@ class TermMarks:
                 said = [*[self._space] * bool(self._begins[said[0]]), symbol]
             else:
                 if kind < _KEEPING + _FOREIGN:
-                    said = self._foreign_like(said, random)
+                    other = self._foreign[random.integers(len(self._foreign))]
+                    if self._begins[other[0]] == self._begins[said[0]]:
+                        said = other
                 mark = [*space, term, *inner, wants, *said, end]
             room[0] -= len(mark) - (stop - start)
             room[1] -= len(said) - (last - first)
@@ -148,14 +150,6 @@ class TermMarks:
             for place, new in sorted(of_side, key=lambda x: -x[0].start):
                 side[place] = new
         return [np.array(side, np.int32) for side in lists]
-
-    def _foreign_like(
-        self, said: list[int], random: np.random.Generator
-    ) -> list[int]:
-        """Draw other words, which begin with a space as these do."""
-        other = self._foreign[random.integers(len(self._foreign))]
-        same = self._begins[other[0]] == self._begins[said[0]]
-        return other if same else said
 
     def _words(self, ids: np.ndarray, has_spaces: bool) -> np.ndarray:
         """Find the first and the last piece of each word, and one more."""

@@ -14,9 +14,9 @@ from. Whole marks in a text count; a symbol of one elsewhere gets a space:
 import itertools
 import pathlib
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from unicodedata import category
 
 from keras_transformer.config import SettingError, UserError
 from keras_transformer.data import lines
@@ -42,8 +42,6 @@ UNKNOWN = (
     "Expected a model that knows marked terms to give `terms` to, received "
     "one that never met any; train it with the recipe @terms (`term_share`)."
 )
-MOST_TERMS = 10_000
-LONGEST_TERM = 200  # Characters.
 
 
 class Terms:
@@ -105,29 +103,25 @@ class Terms:
     def _terms_in(
         self, text: str, begin: int, end: int
     ) -> Iterator[tuple[int, int, str]]:
-        if not self._terms:
-            return
-        borders = sorted(begin + x for x in self._borders(text[begin:end]))
-        are_borders = {*borders}
-        for start in borders:
-            if start < begin:
-                continue
+        borders = {begin + x for x in self._borders(text[begin:end])}
+        for start in sorted(borders):
             for length in self._lengths:
-                stop = start + length
-                if stop > end or stop not in are_borders:
-                    continue
-                words = text[start:stop]
+                words = text[start : start + length]
                 source = words if words in self._terms else words.lower()
-                if (wanted := self._terms.get(source)) is not None:
+                wanted = self._terms.get(source)
+                stop = start + length
+                if begin <= start and wanted is not None and stop in borders:
                     yield start, stop, wanted
                     begin = stop
                     break
 
     def _borders(self, text: str) -> set[int]:
-        """Find where words begin and end."""
+        """Find where words begin and end, if that is asked."""
+        if not self._terms:
+            return set()
         if not language_of(self._language).has_spaces:
             return {*itertools.chain(*words_of(text, self._language))}
-        letters = [x.isalnum() or _is_mark(x) for x in text]
+        letters = [x.isalnum() or category(x)[0] == "M" for x in text]
         pairs = itertools.pairwise([False, *letters, False])
         return {
             place
@@ -149,29 +143,14 @@ def marked(
     return [*texts]
 
 
-def _is_mark(character: str) -> bool:
-    return unicodedata.category(character)[0] == "M"
-
-
 def _checked(terms: Mapping[str, str]) -> dict[str, str]:
     """Refuse what is no glossary; leave out spaces at ends."""
-    expected = f"at most {MOST_TERMS:,} terms of {LONGEST_TERM} characters"
-    if not isinstance(terms, Mapping):
-        raise SettingError(
-            "terms", "wanted words by words of the source", terms
-        )
-    if len(terms) > MOST_TERMS:
-        raise SettingError("terms", expected, f"{len(terms):,}")
-    checked = {}
-    for source, wanted in terms.items():
-        if not isinstance(source, str) or not isinstance(wanted, str):
-            raise SettingError("terms", "texts by texts", {source: wanted})
-        for text in source, wanted:
-            if len(text) > LONGEST_TERM or re.search(_SYMBOL, text):
-                raise SettingError("terms", f"{expected}, without marks", text)
-        if source.strip():
-            checked[source.strip()] = wanted.strip()
-    return checked
+    texts = [*terms, *terms.values()] if isinstance(terms, Mapping) else [terms]
+    for text in texts:
+        if not isinstance(text, str) or re.search(_SYMBOL, text):
+            expected = "texts by texts, such as {'lamp': 'Leuchte'}, no marks"
+            raise SettingError("terms", expected, text)
+    return {x.strip(): y.strip() for x, y in terms.items() if x.strip()}
 
 
 def read(path: pathlib.Path) -> dict[str, str]:
