@@ -11,13 +11,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from hypotheses import assert_answered
+from sample_runs import DIGIT_SIZES, digit_corpus
 from session_loader import Served, operators
 
 from keras_transformer import config
 from keras_transformer.__main__ import main
+from keras_transformer.data.pieces import TERM_SYMBOLS
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.exporting import saved_model as serving
 from keras_transformer.exporting.serving_kit import Export
+from keras_transformer.model import Transformer
 from keras_transformer.translation.model_card import ModelCard
+from keras_transformer.translation.translator import Translator
 
 TEXTS = [
     "ein kleiner Hund bellt",
@@ -201,3 +206,25 @@ def test_a_wrong_argument_is_one_sentence(small_run, tmp_path, capsys):
     ]
     assert len(errors) == 1 and "int8" in errors[0]
     assert not output.exists()
+
+
+def test_a_graph_keeps_what_a_mark_keeps_and_reads_marks_as_python_does(
+    tmp_path_factory, one_signature
+):
+    folder = tmp_path_factory.mktemp("marks")
+    lines = [line for side in digit_corpus()["train"] for line in side]
+    tokenizer = Tokenizer.train(lines, 307, folder / "model", TERM_SYMBOLS)
+    model = Transformer(vocab_size=tokenizer.vocab_size, **DIGIT_SIZES)
+    translator = Translator(model, tokenizer, config.Search(max_length=13))
+    texts = [
+        "one <term>{a}<as></term> two",
+        "<term> three<as> drei</term> four",
+        "<term>https://x.org/?a=b<as></term> and <term>%s<as></term>",
+    ]
+    path = serving.export(translator, folder / "export")
+    found = Served(path)("serving_default", text=texts)["translation"]
+    expected = translator.translate(texts)
+    assert [text.decode() for text in found] == expected
+    # The beginning is given: whatever the model writes then.
+    begun = translator.translate(texts[::2], prefixes=["<kept0>", "<kept1>"])
+    assert begun[0].startswith("{a}") and begun[1].startswith("%s")
