@@ -264,9 +264,7 @@ class Tokenizer(tf.Module):
             Ragged int32 `(B, None)`. A text of spaces and invisible characters
             is only `EOS_ID`, as an empty one is.
         """
-        text = as_strings(text)
-        if self.has_marks and self._side == SOURCE:
-            text, _ = kept_spans.put_away(text)
+        text = self._without_kept(text)
         is_blank = tf.strings.regex_full_match(text, _INVISIBLE)
         return self._run("tokenize", tf.where(is_blank, "", text))
 
@@ -302,7 +300,14 @@ class Tokenizer(tf.Module):
             end, each ragged int32 `(B, None)`. Pieces that spell one character
             in bytes share its end; `EOS_ID` has 0 and 0.
         """
-        return self._run("tokenize_with_offsets", as_strings(text))
+        text = self._without_kept(text)
+        return self._run("tokenize_with_offsets", text)
+
+    def _without_kept(self, text: tf.Tensor | Sequence[str]) -> tf.Tensor:
+        text = as_strings(text)
+        if self.has_marks and self._side == SOURCE:
+            text, _ = kept_spans.put_away(text)
+        return text
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Turn ids into the text before the first `EOS_ID`.

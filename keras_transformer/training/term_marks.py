@@ -33,6 +33,7 @@ _MOST_SPANS = len(_SPANS) + 1
 _LINK, _BESIDE = 0.05, 0.5
 # Tokens by which marks may make a batch's sources and targets longer.
 _MORE = 16, 4
+_COUNTED = 10_000_000  # Tokens of a side, to know which pieces come often.
 _STEP = 4  # They grow by multiples of it, so that there are few shapes.
 
 
@@ -63,20 +64,22 @@ class TermMarks:
         self._has_letters[[*range(NUM_SPECIAL), *tokenizer.ids.bytes]] = False
         self._size = tokenizer.vocab_size
         self._links = lexicon.associations(records, self._size)
-        self._counts = np.bincount(records.source.ids, minlength=self._size)
+        self._often = [
+            np.bincount(side.ids[:_COUNTED], minlength=self._size) ** 0.5
+            for side in (records.source, records.target)
+        ]
         self._foreign = self._target_words(records)
 
     def _target_words(self, records: TokenisedCorpus) -> list[list[int]]:
         """Draw a word of each of many targets, seldom one that comes often."""
         random = np.random.default_rng([self._recipe.seed, 3])
-        often = np.bincount(records.target.ids, minlength=self._size) ** 0.5
         found = []
         for row in random.integers(len(records), size=_FOREIGN_ROWS):
             ids = records.target.ids[records.target.starts[row] :]
             ids = ids[: records.target.lengths[row]]
             words = self._words(ids, self._spaced[1])
             if len(words):
-                order = random.exponential(often[ids[words[:, 0]]])
+                order = random.exponential(self._often[1][ids[words[:, 0]]])
                 found.append(ids[slice(*words[np.argmin(order)])].tolist())
         return found
 
@@ -179,8 +182,8 @@ class TermMarks:
         is_used = np.zeros(len(linked), bool)
         count = 1 + np.searchsorted(_SPANS, random.random())
         # Seldom those that come often, such as articles.
-        often = self._counts[ids[0][places[0][:, 0]]]
-        for start in np.argsort(random.exponential(often**0.5)):
+        often = self._often[0][ids[0][places[0][:, 0]]]
+        for start in np.argsort(random.exponential(often)):
             stop = start + 1 + np.searchsorted([0.6, 0.85], random.random())
             of_target = np.flatnonzero(linked[start:stop].any(axis=0))
             if not (linked[start].any() and stop <= len(linked)):
