@@ -145,9 +145,10 @@ def marked(
 
 def _checked(terms: Mapping[str, str]) -> dict[str, str]:
     """Refuse what is no glossary; leave out spaces at ends."""
-    texts = [*terms, *terms.values()] if isinstance(terms, Mapping) else [terms]
-    for text in texts:
-        if not isinstance(text, str) or re.search(_SYMBOL, text):
+    is_map = isinstance(terms, Mapping)
+    for text in [*terms, *terms.values()] if is_map else [terms]:
+        is_text = is_map and isinstance(text, str)
+        if not is_text or re.search(_SYMBOL, text):
             expected = "texts by texts, such as {'lamp': 'Leuchte'}, no marks"
             raise SettingError("terms", expected, text)
     return {x.strip(): y.strip() for x, y in terms.items() if x.strip()}

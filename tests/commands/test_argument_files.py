@@ -32,7 +32,7 @@ def test_every_recipe_is_found_from_anywhere(tmp_path, monkeypatch):
     assert names and set(recipes()) == names
     for name in names:
         of_file = with_files([f"@{FOLDER / name}.args"])
-        assert of_file[:1] == ["--preset"]
+        assert of_file[0].startswith("--")
         assert with_files([f"@{name}"]) == of_file
         assert with_files([f"@{name}.args"]) == of_file
 

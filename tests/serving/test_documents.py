@@ -42,7 +42,7 @@ class ShortModel(StillModel):
     """Translates into capitals, and cuts after seven bytes."""
 
     signatures = dict.fromkeys(["serving_default", "n_best"])
-    card = SimpleNamespace(splitter=Splitter("en", "de"))
+    card = SimpleNamespace(splitter=Splitter("en", "de"), terms=False)
 
     def run(self, signature, rows):
         texts = [text for (text,) in rows]

@@ -71,7 +71,7 @@ def replace_translator(monkeypatch, translate=say_a):
         weights = Weights()
 
         def search_texts(
-            self, texts, search, batching, prefixes, split_sentences
+            self, texts, search, batching, prefixes, split_sentences, terms
         ):
             given.update(search=search, prefixes=prefixes)
             given.update(parallel=batching.parallel)

@@ -57,7 +57,7 @@ def no_corpus_is_opened():
 
 def test_there_is_a_recipe_for_each_training_of_the_paper_and_for_few_pairs():
     found = {path.stem for path in RECIPES.glob("*.args")}
-    assert found == {*PAPER, *PARSERS, "small-corpus"}
+    assert found == {*PAPER, *PARSERS, "small-corpus", "terms"}
 
 
 @pytest.mark.parametrize("recipe", PARSERS)

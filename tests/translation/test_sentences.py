@@ -217,7 +217,7 @@ def test_a_tag_goes_before_each_sentence():
     class Upper:
         source_lang, target_lang = "en", "de"
 
-        def search_texts(self, texts, search, batching):
+        def search_texts(self, texts, search, batching, terms):
             asked.extend(texts)
             found = [[Hypothesis(text.upper(), 0.0)] for text in texts]
             return found, [False] * len(texts)

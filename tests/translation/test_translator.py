@@ -126,14 +126,14 @@ def test_a_text_that_pieces_spell_again_comes_once(translator, monkeypatch):
     )
     scores = tf.constant([[-1.0, -2.0, -3.0, -5.0], [0.0] + [-np.inf] * 3])
     result = BeamResult(None, scores, None)
-    found, kept = texts_of(translator.tokenizer, result, Search(n_best=4))
+    found, kept = texts_of(translator.tokenizer, result, Search(n_best=4), [])
     assert found.numpy().tolist() == [[b"a", b"b", b"c", b""], [b""] * 4]
     assert kept.numpy().tolist() == [
         [-1.0, -2.0, -5.0, -np.inf],
         [0.0, *[-np.inf] * 3],
     ]
     drawn = Search(n_best=4, sampling=Sampling())
-    found, _ = texts_of(translator.tokenizer, result, drawn)
+    found, _ = texts_of(translator.tokenizer, result, drawn, [])
     assert found.numpy().astype(str).tolist() == texts
 
 
