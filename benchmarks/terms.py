@@ -82,7 +82,7 @@ def ask_for_others(translator, train, val, random) -> None:
             for word in words(source, languages[0])
             if len(word) > 2 and any(x in target for x in becomes[word])
             for other in becomes[word][:4]
-            if other not in target and len(other) > 1
+            if other.lower() not in target.lower() and len(other) > 2
         ]
         if choices:
             asked.append((source, choices[random.integers(len(choices))]))

@@ -2,21 +2,22 @@
 
 A mark that wants nothing, `<term>{room}<as></term>`, becomes a symbol before
 the text becomes pieces. The model writes the symbol where it belongs, and what
-was marked takes its place again, byte for byte. All this is string operators
-that every TensorFlow has, so that a SavedModel does it too.
+was marked takes its place again, byte for byte. Of another mark the model reads
+what is wanted, in the place of the words. All this is string operators that
+every TensorFlow has, so that a SavedModel does it too.
 
 Axes: B texts, K symbols, N hypotheses of a text.
 """
 
 import tensorflow as tf
 
-from keras_transformer.data.pieces import KEPT, MARKS
+from keras_transformer.data.pieces import AS, END, KEPT, TERM
 
-_TERM, _AS, _END = MARKS
 # Of control characters no text has: what wants nothing ends with the first, the
 # middle of another mark is the second.
 _NOTHING, _SOMETHING = "\x01", "\x02"
-_SPAN = f"{_TERM}([^{_NOTHING}{_SOMETHING}]*){_NOTHING}"
+_SPAN = f"{TERM}([^{_NOTHING}{_SOMETHING}]*){_NOTHING}"
+_REPLACED = f"{TERM}[^{_NOTHING}{_SOMETHING}]*{_SOMETHING}"
 
 
 def put_away(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -24,8 +25,8 @@ def put_away(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
     Further spans stand in the text as they are.
     """
-    text = tf.strings.regex_replace(text, _AS + _END, _NOTHING)
-    text = tf.strings.regex_replace(text, _AS, _SOMETHING)
+    text = tf.strings.regex_replace(text, AS + END, _NOTHING)
+    text = tf.strings.regex_replace(text, AS, _SOMETHING)
     kept = []
     for symbol in KEPT:
         around = f"(?s).*?{_SPAN}.*"
@@ -34,7 +35,8 @@ def put_away(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         kept.append(tf.where(is_there, span, ""))
         text = tf.strings.regex_replace(text, _SPAN, symbol, False)
     text = tf.strings.regex_replace(text, _SPAN, r"\1")
-    text = tf.strings.regex_replace(text, _SOMETHING, _AS)
+    text = tf.strings.regex_replace(text, _REPLACED, TERM)
+    text = tf.strings.regex_replace(text, _SOMETHING, AS)
     return text, tf.stack(kept, axis=1)
 
 

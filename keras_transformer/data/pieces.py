@@ -19,11 +19,11 @@ from keras_transformer.data.texts import checked_texts
 
 TOKENIZER_FILE = "tokenizer.model"  # In a run directory.
 SPACE = "▁"  # As pieces spell it.
-# A marked term of a source: what it is, and behind the second what is wanted.
-MARKS = "<term>", "<as>", "</term>"
+# A mark in a source: around words, and before what is wanted in their place.
+TERM, AS, END = MARKS = "<term>", "<as>", "</term>"
 # What a mark leaves as it is, in a text that becomes pieces.
 KEPT = tuple(f"<kept{number}>" for number in range(6))
-TERM_SYMBOLS = *MARKS, *KEPT
+TERM_SYMBOLS = TERM, END, *KEPT
 # The names of the four ids and of the bytes in a vocabulary.
 SPECIAL = re.compile(r"<pad>|<unk>|<s>|</s>|<0x[0-9A-F]{2}>|▁")
 

@@ -1,8 +1,8 @@
 """Marks terms in the sources of training batches, as `translation.terms` does.
 
-The model learns to write what a mark wants: the target's own words, which those
-of the source became, or any words, which take their place. What stays as it is
-is a symbol on both sides.
+The model reads what a mark wants in the place of the source's words, and learns
+to write it: the target's own words, which those became, or any words, which
+take their place. What stays as it is is a symbol on both sides.
 
 Axes: B batch, S source length, T target length, V vocabulary, M and N words of
 a source and of its target.
@@ -14,7 +14,13 @@ import numpy as np
 
 from keras_transformer.config import PAD_ID
 from keras_transformer.data.languages import language_of
-from keras_transformer.data.pieces import KEPT, MARKS, SPACE, TERM_SYMBOLS
+from keras_transformer.data.pieces import (
+    END,
+    KEPT,
+    SPACE,
+    TERM,
+    TERM_SYMBOLS,
+)
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import NUM_SPECIAL, Tokenizer
 from keras_transformer.runs.run_config import RunConfig
@@ -55,7 +61,7 @@ class TermMarks:
         languages = run.source_lang, run.target_lang
         self._spaced = [language_of(x).has_spaces for x in languages]
         names = tokenizer.pieces(range(tokenizer.vocab_size))
-        self._marks = [names.index(mark) for mark in MARKS]
+        self._marks = names.index(TERM), names.index(END)
         self._kept = [names.index(symbol) for symbol in KEPT]
         self._space = names.index(SPACE)
         self._begins = np.array([name.startswith(SPACE) for name in names])
@@ -114,7 +120,7 @@ class TermMarks:
         random: np.random.Generator,
     ) -> list[np.ndarray]:
         """Mark one to three terms of a pair, if its sides get no longer."""
-        term, wants, end = self._marks
+        term, end = self._marks
         places = [
             self._words(side, has_spaces)
             for side, has_spaces in zip(ids, self._spaced, strict=True)
@@ -141,7 +147,7 @@ class TermMarks:
                     other = self._foreign[random.integers(len(self._foreign))]
                     if self._begins[other[0]] == self._begins[said[0]]:
                         said = other
-                mark = [*space, term, *inner, wants, *said, end]
+                mark = [*space, term, *said, end]
             room[0] -= len(mark) - (stop - start)
             room[1] -= len(said) - (last - first)
             if min(room) < 0:

@@ -21,10 +21,9 @@ from unicodedata import category
 from keras_transformer.config import SettingError, UserError
 from keras_transformer.data import lines
 from keras_transformer.data.languages import language_of, words_of
-from keras_transformer.data.pieces import MARKS, TERM_SYMBOLS
+from keras_transformer.data.pieces import AS, END, KEPT, MARKS, TERM
 
-TERM, AS, END = MARKS
-_SYMBOL = "|".join(TERM_SYMBOLS)
+_SYMBOL = "|".join((*MARKS, *KEPT))
 _MARK = re.compile(f"({TERM}(?:(?!{_SYMBOL}).)+{AS}(?:(?!{_SYMBOL}).)*{END})")
 # Addresses of the web and of e-mail, placeholders, tags and code.
 _AS_IT_IS = re.compile(
@@ -145,12 +144,13 @@ def marked(
 
 def _checked(terms: Mapping[str, str]) -> dict[str, str]:
     """Refuse what is no glossary; leave out spaces at ends."""
-    is_map = isinstance(terms, Mapping)
-    for text in [*terms, *terms.values()] if is_map else [terms]:
-        is_text = is_map and isinstance(text, str)
-        if not is_text or re.search(_SYMBOL, text):
+    texts: list[Any] = [None]
+    if isinstance(terms, Mapping):
+        texts = [*terms, *terms.values()]
+    for text in texts:
+        if not isinstance(text, str) or re.search(_SYMBOL, text):
             expected = "texts by texts, such as {'lamp': 'Leuchte'}, no marks"
-            raise SettingError("terms", expected, text)
+            raise SettingError("terms", expected, text or terms)
     return {x.strip(): y.strip() for x, y in terms.items() if x.strip()}
 
 
