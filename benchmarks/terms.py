@@ -4,8 +4,8 @@
 
 It asks for another translation of a word, one that the training text has for
 it, in 300 sentences of `val`, and puts an address, a placeholder or code in the
-place of a word of four letters or more in 300. A third number is the time that marking takes of
-translating plain text.
+place of a word of four letters or more in 300. A third number is the time that
+marking takes of translating plain text.
 """
 
 import argparse
