@@ -89,7 +89,7 @@ def ask_for_others(translator, train, val, random) -> None:
             asked.append((source, choices[random.integers(len(choices))]))
     asked = asked[:SENTENCES]
     marked = [
-        Terms({word: other}, *languages).mark(source)
+        Terms({word: other}, languages[0]).mark(source)
         for source, (word, other) in asked
     ]
     plain = translator.translate([source for source, _ in asked])
@@ -143,7 +143,7 @@ def main() -> None:
     translator.translate(texts)
     whole = time.perf_counter() - began
     began = time.perf_counter()
-    [*map(Terms({}, *languages).mark, texts)]
+    [*map(Terms({}, languages[0]).mark, texts)]
     share = (time.perf_counter() - began) / whole
     print(f"marking plain text: {100 * share:.2f} % of translating it")
 

@@ -1,10 +1,11 @@
-"""Puts away what a translation shall leave as it is, and puts it back.
+"""Puts away what marks want in a translation, and puts it back.
 
-A mark that wants nothing, `<term>{room}<as></term>`, becomes a symbol before
-the text becomes pieces. The model writes the symbol where it belongs, and what
-was marked takes its place again, byte for byte. Of another mark the model reads
-what is wanted, in the place of the words. All this is string operators that
-every TensorFlow has, so that a SavedModel does it too.
+A mark such as `<term>lamp<as>Leuchte</term>` becomes a symbol before the text
+becomes pieces, and what is wanted follows it: `<kept0> Leuchte</term>`. With
+nothing wanted, as in `<term>{room}<as></term>`, the words stay as they are. The
+model writes the symbol where it belongs, and what it stands for takes its place
+again, byte for byte. All this is string operators that every TensorFlow has, so
+that a SavedModel does it too.
 
 Axes: B texts, K symbols, N hypotheses of a text.
 """
@@ -13,29 +14,31 @@ import tensorflow as tf
 
 from keras_transformer.data.pieces import AS, END, KEPT, TERM
 
-# Of control characters no text has: what wants nothing ends with the first, the
-# middle of another mark is the second.
+# Control characters, which texts hardly have: they end what is marked, the
+# first where nothing is wanted.
 _NOTHING, _SOMETHING = "\x01", "\x02"
-_SPAN = f"{TERM}([^{_NOTHING}{_SOMETHING}]*){_NOTHING}"
-_REPLACED = f"{TERM}[^{_NOTHING}{_SOMETHING}]*{_SOMETHING}"
+_WORDS = f"([^{_NOTHING}{_SOMETHING}]*?)"
+_MARK = f"{TERM}{_WORDS}(?:{_NOTHING}|{_SOMETHING}{_WORDS}{END})"
 
 
 def put_away(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return texts `(B,)` with symbols, and what they stand for `(B, K)`.
 
-    Further spans stand in the text as they are.
+    Of further marks the words stay in the text.
     """
     text = tf.strings.regex_replace(text, AS + END, _NOTHING)
     text = tf.strings.regex_replace(text, AS, _SOMETHING)
     kept = []
     for symbol in KEPT:
-        around = f"(?s).*?{_SPAN}.*"
+        around = f"(?s).*?{_MARK}.*"
+        words = tf.strings.regex_replace(text, around, r"\1")
+        wanted = tf.strings.regex_replace(text, around, r"\2")
+        span = tf.where(wanted == "", words, wanted)
         is_there = tf.strings.regex_full_match(text, around)
-        span = tf.strings.regex_replace(text, around, r"\1")
         kept.append(tf.where(is_there, span, ""))
-        text = tf.strings.regex_replace(text, _SPAN, symbol, False)
-    text = tf.strings.regex_replace(text, _SPAN, r"\1")
-    text = tf.strings.regex_replace(text, _REPLACED, TERM)
+        symbols = rf"{symbol} \2{END}"
+        text = tf.strings.regex_replace(text, _MARK, symbols, False)
+    text = tf.strings.regex_replace(text, _MARK, r"\1")
     text = tf.strings.regex_replace(text, _SOMETHING, AS)
     return text, tf.stack(kept, axis=1)
 

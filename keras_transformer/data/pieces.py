@@ -21,9 +21,10 @@ TOKENIZER_FILE = "tokenizer.model"  # In a run directory.
 SPACE = "▁"  # As pieces spell it.
 # A mark in a source: around words, and before what is wanted in their place.
 TERM, AS, END = MARKS = "<term>", "<as>", "</term>"
-# What a mark leaves as it is, in a text that becomes pieces.
+# What stands for it where the text becomes pieces; what is wanted follows, and
+# the end of the mark.
 KEPT = tuple(f"<kept{number}>" for number in range(6))
-TERM_SYMBOLS = TERM, END, *KEPT
+TERM_SYMBOLS = *KEPT, END
 # The names of the four ids and of the bytes in a vocabulary.
 SPECIAL = re.compile(r"<pad>|<unk>|<s>|</s>|<0x[0-9A-F]{2}>|▁")
 

@@ -363,6 +363,8 @@ def load_vocabulary(
             f"{path} is not the vocabulary that this run was trained with; "
             "restore the file."
         )
+    if not run.training.term_share:  # The model never met its marks.
+        tokenizer.has_marks = False
     return tokenizer
 
 

@@ -154,12 +154,11 @@ class Job:
         """What finds sentences; `RefusalError` without a card."""
         return card_of(self.model).splitter
 
-    @property
-    def mark(self) -> Callable[[str], str]:
+    def marker(self) -> Callable[[str], str]:
         """What marks a sentence; `RefusalError` of terms that make no sense."""
         if card_of(self.model).terms:
             try:
-                return Terms(self.terms or {}, *self.splitter.languages).mark
+                return Terms(self.terms or {}, self.splitter.languages[0]).mark
             except UserError as error:
                 raise RefusalError(str(error)) from None
         if self.terms:
@@ -259,7 +258,8 @@ class Job:
         A text without a tag of its own gets that of `tags`. Return the
         sentences of each text, each with at most `count` hypotheses.
         """
-        model, mark, halves = self.model, self.mark, self.splitter.halves
+        model, halves = self.model, self.splitter.halves
+        mark = await self.apart(self.marker)
         results: list[list[Sentence]] = [[] for _ in texts]
         signature, names = DEFAULT_SIGNATURE, ("translation", "score")
         if count > 1 and "n_best" in model.signatures:
@@ -286,7 +286,10 @@ class Job:
             list, self._split(texts, tags)
         )
         while waiting:
-            rows = [((x.tag + mark(x.source)).encode(),) for x in waiting]
+            sources = [x.source for x in waiting]
+            marked: list[str] = await self.apart(list, map(mark, sources))
+            pairs = zip(waiting, marked, strict=True)
+            rows = [((x.tag + source).encode(),) for x, source in pairs]
             outputs = await self.service.batcher.run(model, signature, rows)
             columns = [
                 outputs[name].reshape(len(rows), -1)[:, :count].tolist()

@@ -169,7 +169,7 @@ def prepare_vocabulary(
     run = dataclasses.replace(run, text=corpus.state_of(*run.splits))
     if given:
         run = dataclasses.replace(run, requested_vocab_size=given.vocab_size)
-        check_symbols(run, given)
+        check_symbols(run.corpus, run.training.term_share, given)
     run_dir.mkdir(parents=True, exist_ok=True)
     for header in (run_dir / layout.RECORDS).glob(f"*/{RECORDS_FILE}"):
         files.remove(header.parent)  # Made with another vocabulary.
@@ -201,7 +201,10 @@ def _vocabulary_of_initial(
     if given:
         return given
     vocabulary = load_vocabulary(source, begun).with_symbols(run.symbols or ())
-    return vocabulary.with_symbols(lacking_symbols(run, vocabulary))
+    share = run.training.term_share
+    return vocabulary.with_symbols(
+        lacking_symbols(run.corpus, share, vocabulary)
+    )
 
 
 def records_of(

@@ -274,7 +274,7 @@ def session_of_begun(begun: RunConfig, session: Session) -> Session:
         name = corpora.absolute_name(corpus.name)
         text = text and open_text(begun, corpus).state_of(*begun.splits)
     if session.symbols is not None:
-        share = begun.training.term_share
+        share = float({*TERM_SYMBOLS} <= {*(begun.symbols or ())})
         named["symbols"] = _symbols_of(session, name, share)
     if session.init_from is not None:
         named["init_from"] = str(session.init_from.resolve())
@@ -328,9 +328,11 @@ def _own_symbols(corpus: str, term_share: float | None) -> tuple[str, ...]:
     return (*corpora.tags_of(corpus), *(TERM_SYMBOLS if term_share else ()))
 
 
-def check_symbols(run: RunConfig, tokenizer: "Tokenizer") -> None:
+def check_symbols(
+    corpus: str, term_share: float, tokenizer: "Tokenizer"
+) -> None:
     """Refuse a vocabulary that would spell tags of a mixture or marks."""
-    for symbol in lacking_symbols(run, tokenizer):
+    for symbol in lacking_symbols(corpus, term_share, tokenizer):
         raise UserError(
             f"Expected a vocabulary with the piece {symbol}, which `corpus` or "
             "`term_share` needs, received one without; leave that out, or "
@@ -338,9 +340,11 @@ def check_symbols(run: RunConfig, tokenizer: "Tokenizer") -> None:
         )
 
 
-def lacking_symbols(run: RunConfig, tokenizer: "Tokenizer") -> list[str]:
+def lacking_symbols(
+    corpus: str, term_share: float, tokenizer: "Tokenizer"
+) -> list[str]:
     """Return the tags of a mixture and the marks that are no pieces."""
-    symbols = _own_symbols(run.corpus, run.training.term_share)
+    symbols = _own_symbols(corpus, term_share)
     pieces = symbols and tokenizer.pieces(range(tokenizer.vocab_size))
     return [symbol for symbol in symbols if symbol not in pieces]
 

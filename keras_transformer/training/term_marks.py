@@ -1,8 +1,8 @@
-"""Marks terms in the sources of training batches, as `translation.terms` does.
+"""Marks terms in the sources of training batches, as `data.kept_spans` does.
 
-The model reads what a mark wants in the place of the source's words, and learns
-to write it: the target's own words, which those became, or any words, which
-take their place. What stays as it is is a symbol on both sides.
+A symbol takes the place of words that belong together, in the source and in the
+target. Behind the one in the source stands what the target had, or nothing. So
+the model learns to write the symbol, and beside it what goes with those words.
 
 Axes: B batch, S source length, T target length, V vocabulary, M and N words of
 a source and of its target.
@@ -13,12 +13,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from keras_transformer.config import PAD_ID
+from keras_transformer.data.corpora import tags_of
 from keras_transformer.data.languages import language_of
 from keras_transformer.data.pieces import (
-    END,
     KEPT,
     SPACE,
-    TERM,
     TERM_SYMBOLS,
 )
 from keras_transformer.data.records import TokenisedCorpus
@@ -29,9 +28,7 @@ from keras_transformer.translation import lexicon
 # Sources are marked in some batches, and there most, since a batch is padded to
 # its longest row: the share of rows in these.
 _ROWS = 0.8
-# Of all marks, those that want nothing, and those that want any words.
-_KEEPING, _FOREIGN = 0.3, 0.35
-_FOREIGN_ROWS = 20_000  # Pairs to take those words from.
+_KEEPING = 0.4  # Of all marks, those that want nothing.
 _MOST_WANTED = 4  # Words that a mark wants.
 _SPANS = 0.6, 0.9  # The share of sources with one mark, with one or two.
 _MOST_SPANS = len(_SPANS) + 1
@@ -61,33 +58,19 @@ class TermMarks:
         languages = run.source_lang, run.target_lang
         self._spaced = [language_of(x).has_spaces for x in languages]
         names = tokenizer.pieces(range(tokenizer.vocab_size))
-        self._marks = names.index(TERM), names.index(END)
-        self._kept = [names.index(symbol) for symbol in KEPT]
+        *self._kept, self._end = map(names.index, TERM_SYMBOLS)
         self._space = names.index(SPACE)
         self._begins = np.array([name.startswith(SPACE) for name in names])
         self._has_letters = np.array([any(map(str.isalnum, x)) for x in names])
-        self._has_letters[[*map(names.index, TERM_SYMBOLS)]] = False
+        whole = {*TERM_SYMBOLS, *(run.symbols or ()), *tags_of(run.corpus)}
+        self._has_letters[[names.index(x) for x in whole & {*names}]] = False
         self._has_letters[[*range(NUM_SPECIAL), *tokenizer.ids.bytes]] = False
         self._size = tokenizer.vocab_size
         self._links = lexicon.associations(records, self._size)
-        self._often = [
-            np.bincount(side.ids[:_COUNTED], minlength=self._size) ** 0.5
-            for side in (records.source, records.target)
-        ]
-        self._foreign = self._target_words(records)
-
-    def _target_words(self, records: TokenisedCorpus) -> list[list[int]]:
-        """Draw a word of each of many targets, seldom one that comes often."""
-        random = np.random.default_rng([self._recipe.seed, 3])
-        found = []
-        for row in random.integers(len(records), size=_FOREIGN_ROWS):
-            ids = records.target.ids[records.target.starts[row] :]
-            ids = ids[: records.target.lengths[row]]
-            words = self._words(ids, self._spaced[1])
-            if len(words):
-                order = random.exponential(self._often[1][ids[words[:, 0]]])
-                found.append(ids[slice(*words[np.argmin(order)])].tolist())
-        return found
+        counts = np.bincount(
+            records.source.ids[:_COUNTED], minlength=self._size
+        )
+        self._often = counts**0.5
 
     def __call__(
         self, number: int, source: np.ndarray, target: np.ndarray
@@ -120,7 +103,6 @@ class TermMarks:
         random: np.random.Generator,
     ) -> list[np.ndarray]:
         """Mark one to three terms of a pair, if its sides get no longer."""
-        term, end = self._marks
         places = [
             self._words(side, has_spaces)
             for side, has_spaces in zip(ids, self._spaced, strict=True)
@@ -132,22 +114,16 @@ class TermMarks:
         for start, stop, first, last in sorted(
             self._spans(ids, places, random)
         ):
-            inner, said = source[start:stop], target[first:last]
-            kind = random.random()
+            said, symbol = target[first:last], self._kept[next(numbers)]
             # As sentencepiece has it: it begins each text with a space.
-            space = [self._space] * (not start)
-            if kind < _KEEPING:
-                symbol = self._kept[next(numbers)]
-                begins = not start or bool(self._begins[inner[0]])
-                space = [self._space] * begins
-                mark = [*space, symbol]
-                said = [*[self._space] * bool(self._begins[said[0]]), symbol]
-            else:
-                if kind < _KEEPING + _FOREIGN:
-                    other = self._foreign[random.integers(len(self._foreign))]
-                    if self._begins[other[0]] == self._begins[said[0]]:
-                        said = other
-                mark = [*space, term, *said, end]
+            begins = [not start or self._begins[source[start]]]
+            begins += [self._begins[said[0]]]
+            before = [[self._space] * bool(x) for x in begins]
+            wanted = [*[self._space] * (not begins[1]), *said]
+            if random.random() < _KEEPING:
+                wanted = [self._space]
+            mark = [*before[0], symbol, *wanted, self._end]
+            said = [*before[1], symbol]
             room[0] -= len(mark) - (stop - start)
             room[1] -= len(said) - (last - first)
             if min(room) < 0:
@@ -188,7 +164,7 @@ class TermMarks:
         is_used = np.zeros(len(linked), bool)
         count = 1 + np.searchsorted(_SPANS, random.random())
         # Seldom those that come often, such as articles.
-        often = self._often[0][ids[0][places[0][:, 0]]]
+        often = self._often[ids[0][places[0][:, 0]]]
         for start in np.argsort(random.exponential(often)):
             stop = start + 1 + np.searchsorted([0.6, 0.85], random.random())
             of_target = np.flatnonzero(linked[start:stop].any(axis=0))

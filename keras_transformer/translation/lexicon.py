@@ -32,6 +32,7 @@ _ITERATIONS = 5
 # The most frequent target pieces are candidates of every source, beside the
 # most probable ones of each of its pieces.
 COMMON, BEST = 200, 50
+MOST_PAIRS = 20_000_000  # Of pieces, for `associations`: about a gigabyte.
 
 
 class _Pairs(NamedTuple):
@@ -104,6 +105,11 @@ def associations(
         records, source=records.target, target=records.source
     )
     of_sides = []
+    pairs = np.cumsum(
+        records.source.lengths[:most].astype(np.int64)
+        * records.target.lengths[:most]
+    )
+    most = int(np.searchsorted(pairs, MOST_PAIRS)) + 1
     for each in records, swapped:
         paired = _paired(each, size, most)
         keys = paired.sources.astype(np.int64) * size + paired.pieces

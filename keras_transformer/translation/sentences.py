@@ -32,7 +32,8 @@ _NEXT = re.compile(rf"\S[^{_ENDS}]{{,{_PIECE - 1}}}")
 # Chinese and Japanese before a digit.
 _OTHER_END = re.compile(
     r"(?<=[។៕།༎\u037e])(?=\s(?!།(?:\s|$)))"
-    r"|(?<=[…⋯])(?=\s+[^\W\d_a-zß-öø-ÿα-ώа-џ])|(?<=[。！？])(?=[0-9])"
+    r"|(?<=[…⋯])(?=\s+[^\W\d_a-zß-öø-ÿα-ώа-џ])"
+    r"|(?<=[。！？])(?<![0-9]。)(?=[0-9])"
     r"|(?<=[.!?…。！？।\"”])(?=(?:\[(?:\d{1,3}|[a-z])\])+\s*$)"
 )
 # In a list that begins with 1, the next number belongs to no sentence.
@@ -61,7 +62,7 @@ _GOES_ON = re.compile(
     r"라[는며면]|\w{1,5}?(?:[说說问]|問道|喊道|叫道|答道)"
 )
 # Before such a mark, and behind a title, no sentence ends.
-_IN_IT = re.compile("(?=[，、；：—…])|(?<=[》〉])")
+_IN_IT = re.compile('(?<=[。！？」』”》〉"])(?=[，、；：—…])|(?<=[》〉])')
 # sentencex cuts behind a full-width point, also of a numbered line.
 _NUMBER = re.compile(r"\d[.．]\d|(?<![^\s\d])\d．")
 # The mark of a footnote, behind the end of a sentence.

@@ -2,13 +2,10 @@
 
 A mark encloses words of the source and says what they become:
 
-    Turn on the<term> lamp<as> Leuchte</term> in <term>{room}<as></term>.
+    Turn on the <term>lamp<as>Leuchte</term> in <term>{room}<as></term>.
 
-With nothing behind `<as>` they stay as they are. Otherwise a space before the
-words stands inside the mark, and the wanted words have one too if words of the
-target stand between spaces, so that all are the pieces that a model learns
-from. Whole marks in a text count; a symbol of one elsewhere gets a space:
-`< term>`.
+With nothing behind `<as>` they stay as they are. Whole marks in a text count; a
+symbol of one elsewhere gets a space: `< term>`.
 """
 
 import itertools
@@ -22,21 +19,24 @@ from keras_transformer.config import SettingError, UserError
 from keras_transformer.data import lines
 from keras_transformer.data.languages import language_of, words_of
 from keras_transformer.data.pieces import AS, END, KEPT, MARKS, TERM
+from keras_transformer.data.texts import checked_texts
 
 _SYMBOL = "|".join((*MARKS, *KEPT))
 _MARK = re.compile(f"({TERM}(?:(?!{_SYMBOL}).)+{AS}(?:(?!{_SYMBOL}).)*{END})")
-# Addresses of the web and of e-mail, placeholders, tags and code.
+# Addresses of the web and of e-mail, placeholders, tags and code. A bare tag
+# may be a symbol of the vocabulary.
 _AS_IT_IS = re.compile(
     r"""
-    (?:https?://|www\.)[!#-;=?-_a-~]*[\w/]
-    | (?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+
-    | `[^`\n]+`
+    (?:https?://|www\.)[!#-;=?-_a-~À-ӿ]*[\wÀ-ӿ/]
+    | (?<![\wÀ-ӿ.+-])[\wÀ-ӿ.+-]{1,64}@[\wÀ-ӿ-]+(?:\.[\w-]+)+
+    | (?<!\w)`[^`\n]+`(?!\w)
     | \{\{[^{}\n]*\}\} | \$?\{[^{}\s]*\} | \$[A-Za-z_]\w*
     | (?<![\w%])%(?:\d+\$|\(\w+\))?(?:\.\d+)?[sdifgxc@](?!\w)
-    | </?[A-Za-z][\w:-]*(?:\s[^<>]*)?/?>
+    | <[A-Za-z][\w:-]*(?:\s[^<>]*)?/> | <[A-Za-z][\w:-]*\s+[\w:-]+=[^<>]*>
     """,
     re.VERBOSE | re.ASCII,
 )
+LONGEST = 100  # Characters of a term.
 UNKNOWN = (
     "Expected a model that knows marked terms to give `terms` to, received "
     "one that never met any; train it with the recipe @terms (`term_share`)."
@@ -44,25 +44,20 @@ UNKNOWN = (
 
 
 class Terms:
-    """What to mark in texts between two languages.
+    """What to mark in texts of a language.
 
     Args:
         terms: What words of the source become, "" for as they are. Words in
             small letters are found in any case. Of two that begin at one word
             the longer one counts.
         source_lang: Language code of the texts.
-        target_lang: Language code of the translations.
     """
 
-    def __init__(
-        self, terms: Mapping[str, str], source_lang: str, target_lang: str
-    ) -> None:
+    def __init__(self, terms: Mapping[str, str], source_lang: str) -> None:
         self._terms = _checked(terms)
         lengths = {len(source) for source in self._terms}
         self._lengths = sorted(lengths, reverse=True)
         self._language = source_lang
-        spaced = language_of(source_lang), language_of(target_lang)
-        self._gaps = [" " * language.has_spaces for language in spaced]
 
     def mark(self, text: str) -> str:
         """Mark a text: what it has marked itself, terms, and what stays."""
@@ -75,17 +70,7 @@ class Terms:
         text = re.sub(_SYMBOL, lambda x: f"< {x[0][1:]}", text)
         parts, done = [""], 0
         for start, end, wanted in self._found(text):
-            before, inner = text[done:start], text[start:end]
-            is_begin = not (start and self._gaps[0]) or before.endswith(" ")
-            if wanted and is_begin:
-                before = before.removesuffix(" ")
-                inner, wanted = (
-                    gap + words
-                    for gap, words in zip(
-                        self._gaps, (inner, wanted), strict=True
-                    )
-                )
-            parts += [before, TERM, inner, AS, wanted, END]
+            parts += [text[done:start], TERM, text[start:end], AS, wanted, END]
             done = end
         return "".join([*parts, text[done:]])
 
@@ -134,8 +119,7 @@ def marked(
 ) -> list[bytes]:
     """Mark the texts of a translator, if its model knows marks."""
     if getattr(translator.tokenizer, "has_marks", False):
-        languages = translator.source_lang, translator.target_lang
-        mark = Terms(terms or {}, *languages).mark
+        mark = Terms(terms or {}, translator.source_lang).mark
         return [mark(text.decode()).encode() for text in texts]
     if terms:
         raise UserError(UNKNOWN)
@@ -144,13 +128,14 @@ def marked(
 
 def _checked(terms: Mapping[str, str]) -> dict[str, str]:
     """Refuse what is no glossary; leave out spaces at ends."""
-    texts: list[Any] = [None]
-    if isinstance(terms, Mapping):
-        texts = [*terms, *terms.values()]
-    for text in texts:
-        if not isinstance(text, str) or re.search(_SYMBOL, text):
-            expected = "texts by texts, such as {'lamp': 'Leuchte'}, no marks"
-            raise SettingError("terms", expected, text or terms)
+    if not isinstance(terms, Mapping):
+        expected = "texts by texts, such as {'lamp': 'Leuchte'}"
+        raise SettingError("terms", expected, terms)
+    texts = [*terms, *terms.values()]
+    for text in checked_texts("terms", texts, in_utf_8=True):
+        if len(text) > LONGEST or re.search(_SYMBOL, text):
+            expected = f"terms of at most {LONGEST} characters, without marks"
+            raise SettingError("terms", expected, text)
     return {x.strip(): y.strip() for x, y in terms.items() if x.strip()}
 
 
