@@ -21,7 +21,7 @@ def take_steps(monkeypatch):
 
     def take(model, steps, after_step, callbacks=(), stop=None):
         batches = tiny_batches(steps).repeat()
-        monkeypatch.setattr(loop.batching, "stream", lambda *_: batches)
+        monkeypatch.setattr(loop.batching, "stream", lambda *_, **__: batches)
         training = SimpleNamespace(
             model=model,
             plan=None,

@@ -112,7 +112,7 @@ OF_THE_RUN = {
 OTHERS = {
     **{"d_model": 16, "positions": "learned", "activation": "swish"},
     **{"precision": "mixed_bfloat16", "length_growth": 1.5},
-    **{"dropout": 0.7, "label_smoothing": 0.7},
+    **{"dropout": 0.7, "label_smoothing": 0.7, "term_share": 0.7},
     **{"attention_dropout": 0.7, "validation_share": 0.7},
 }
 
