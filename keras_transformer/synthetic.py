@@ -105,7 +105,7 @@ def _distilled(
     others = {name: corpus.pairs(name, "validation_split") for name in copied}
     teacher.before_loading()
     # The name of the folder to train on has no tags.
-    check_symbols(asked.run.corpus, 0.0, load_vocabulary(teacher.path, run))
+    check_symbols(asked.run.corpus, False, load_vocabulary(teacher.path, run))
     with log_shown(), layout.only_writer(run_dir):
         _make(
             run_dir / DISTILLED,

@@ -36,8 +36,8 @@ def put_away(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         span = tf.where(wanted == "", words, wanted)
         is_there = tf.strings.regex_full_match(text, around)
         kept.append(tf.where(is_there, span, ""))
-        symbols = rf"{symbol} \2{END}"
-        text = tf.strings.regex_replace(text, _MARK, symbols, False)
+        written = rf"{symbol} \2{END}"
+        text = tf.strings.regex_replace(text, _MARK, written, False)
     text = tf.strings.regex_replace(text, _MARK, r"\1")
     text = tf.strings.regex_replace(text, _SOMETHING, AS)
     return text, tf.stack(kept, axis=1)

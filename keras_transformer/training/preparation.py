@@ -169,7 +169,7 @@ def prepare_vocabulary(
     run = dataclasses.replace(run, text=corpus.state_of(*run.splits))
     if given:
         run = dataclasses.replace(run, requested_vocab_size=given.vocab_size)
-        check_symbols(run.corpus, run.training.term_share, given)
+        check_symbols(run.corpus, run.training.term_share > 0, given)
     run_dir.mkdir(parents=True, exist_ok=True)
     for header in (run_dir / layout.RECORDS).glob(f"*/{RECORDS_FILE}"):
         files.remove(header.parent)  # Made with another vocabulary.
@@ -201,9 +201,9 @@ def _vocabulary_of_initial(
     if given:
         return given
     vocabulary = load_vocabulary(source, begun).with_symbols(run.symbols or ())
-    share = run.training.term_share
+    has_terms = run.training.term_share > 0
     return vocabulary.with_symbols(
-        lacking_symbols(run.corpus, share, vocabulary)
+        lacking_symbols(run.corpus, has_terms, vocabulary)
     )
 
 

@@ -228,8 +228,8 @@ def understand(**arguments: Any) -> Session:
             "texts."
         )
     settings = session.given()
-    share = settings.get("term_share")
-    settings["symbols"] = _symbols_of(session, corpus.name, share)
+    has_terms = bool(settings.get("term_share"))
+    settings["symbols"] = _symbols_of(session, corpus.name, has_terms)
     settings.pop("preset", None)
     name = corpora.absolute_name(corpus.name)
     run = RunConfig.from_preset(preset, corpus=name, **settings)
@@ -274,8 +274,8 @@ def session_of_begun(begun: RunConfig, session: Session) -> Session:
         name = corpora.absolute_name(corpus.name)
         text = text and open_text(begun, corpus).state_of(*begun.splits)
     if session.symbols is not None:
-        share = float({*TERM_SYMBOLS} <= {*(begun.symbols or ())})
-        named["symbols"] = _symbols_of(session, name, share)
+        has_terms = {*TERM_SYMBOLS} <= {*(begun.symbols or ())}
+        named["symbols"] = _symbols_of(session, name, has_terms)
     if session.init_from is not None:
         named["init_from"] = str(session.init_from.resolve())
     run = begun.with_changes(named, run_dir)
@@ -310,29 +310,25 @@ def _mixed(name: str) -> list[corpora.Part]:
     ]
 
 
-def _symbols_of(
-    session: Session, corpus: str, term_share: float | None
-) -> tuple | None:
+def _symbols_of(session: Session, corpus: str, has_terms: bool) -> tuple | None:
     """Read the symbols asked for, with those that the training needs."""
     asked = session.symbols
     if asked is None and (session.tokenizer or session.init_from):
         return None
     pieces = read_symbols(asked) if asked is not None else ()
-    if more := set(_own_symbols(corpus, term_share)) - set(pieces):
+    if more := set(_own_symbols(corpus, has_terms)) - set(pieces):
         pieces = read_symbols([*pieces, *sorted(more)])
     return pieces or None
 
 
-def _own_symbols(corpus: str, term_share: float | None) -> tuple[str, ...]:
+def _own_symbols(corpus: str, has_terms: bool) -> tuple[str, ...]:
     """Return the tags of a mixture, and the marks of terms."""
-    return (*corpora.tags_of(corpus), *(TERM_SYMBOLS if term_share else ()))
+    return (*corpora.tags_of(corpus), *(TERM_SYMBOLS if has_terms else ()))
 
 
-def check_symbols(
-    corpus: str, term_share: float, tokenizer: "Tokenizer"
-) -> None:
+def check_symbols(corpus: str, has_terms: bool, tokenizer: "Tokenizer") -> None:
     """Refuse a vocabulary that would spell tags of a mixture or marks."""
-    for symbol in lacking_symbols(corpus, term_share, tokenizer):
+    for symbol in lacking_symbols(corpus, has_terms, tokenizer):
         raise UserError(
             f"Expected a vocabulary with the piece {symbol}, which `corpus` or "
             "`term_share` needs, received one without; leave that out, or "
@@ -341,10 +337,10 @@ def check_symbols(
 
 
 def lacking_symbols(
-    corpus: str, term_share: float, tokenizer: "Tokenizer"
+    corpus: str, has_terms: bool, tokenizer: "Tokenizer"
 ) -> list[str]:
     """Return the tags of a mixture and the marks that are no pieces."""
-    symbols = _own_symbols(corpus, term_share)
+    symbols = _own_symbols(corpus, has_terms)
     pieces = symbols and tokenizer.pieces(range(tokenizer.vocab_size))
     return [symbol for symbol in symbols if symbol not in pieces]
 

@@ -15,11 +15,7 @@ import numpy as np
 from keras_transformer.config import PAD_ID
 from keras_transformer.data.corpora import tags_of
 from keras_transformer.data.languages import language_of
-from keras_transformer.data.pieces import (
-    KEPT,
-    SPACE,
-    TERM_SYMBOLS,
-)
+from keras_transformer.data.pieces import KEPT, SPACE, TERM_SYMBOLS
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import NUM_SPECIAL, Tokenizer
 from keras_transformer.runs.run_config import RunConfig

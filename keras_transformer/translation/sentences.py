@@ -158,7 +158,7 @@ class Splitter:
                     begin += 1
                 elif (
                     _IN_IT.match(plain, begin)
-                    or (_NUMBER.match(plain, begin - 2))
+                    or _NUMBER.match(plain, begin - 2)
                     or (
                         (
                             plain[begin - 1] == '"'
