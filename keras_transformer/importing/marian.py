@@ -309,14 +309,12 @@ def _named(folder: pathlib.Path, setting: str) -> pathlib.Path:
 
 
 def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
-    source_files.check_file(path)
+    content = source_files.read_bytes(path)
     with source_files.refusing(path, "a file of weights"):
-        arrays = {
+        return {
             name.removesuffix(".npy"): np.lib.format.read_array(io.BytesIO(x))
-            for name, x in source_files.read_archive(path).items()
+            for name, x in source_files.read_archive(content).items()
         }
-        arrays[_SETTINGS]
-    return arrays
 
 
 def _settings(content: bytes, path: pathlib.Path) -> Settings:

@@ -15,14 +15,12 @@ import contextlib
 import functools
 import io
 import math
-import os
 import pathlib
 import pickle
-import pickletools
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -68,18 +66,19 @@ def check_folder(folder: pathlib.Path) -> None:
         )
 
 
-def check_file(path: pathlib.Path) -> None:
-    """Refuse a missing file, or a pointer to one."""
+def read_bytes(path: pathlib.Path) -> bytes:
+    """Read a file that a model needs; refuse a missing one, or a pointer."""
     if not path.is_file():
         raise UserError(
             f"{path} is missing; download it into the folder of the model."
         )
-    with open(path, "rb") as file:
-        if file.read(len(_POINTER)) == _POINTER:
-            raise UserError(
-                f"{path} is a pointer of git-lfs, not the file itself; run "
-                "`git lfs pull` in the folder, or download the file."
-            )
+    content = path.read_bytes()
+    if content.startswith(_POINTER):
+        raise UserError(
+            f"{path} is a pointer of git-lfs, not the file itself; run "
+            "`git lfs pull` in the folder, or download the file."
+        )
+    return content
 
 
 @contextlib.contextmanager
@@ -103,12 +102,6 @@ def refusing(
         raise UserError(
             f"{path} is not {kind} that can be read ({what}); {advice}."
         ) from error
-
-
-def read_bytes(path: pathlib.Path) -> bytes:
-    """Read a file that a model needs; refuse it as `check_file` does."""
-    check_file(path)
-    return path.read_bytes()
 
 
 def parse_yaml(
@@ -136,15 +129,15 @@ def parse_yaml(
         return yaml.load(content, loader)
 
 
-def read_archive(path: pathlib.Path) -> dict[str, bytes]:
+def read_archive(content: bytes) -> dict[str, bytes]:
     """Read the members of a zip file, unless they are much larger than it.
 
     Weights hardly compress, and most programs do not try.
     """
-    with zipfile.ZipFile(path) as file:
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
         members = file.infolist()
         inside = sum(member.file_size for member in members)
-        if inside > 2 * os.path.getsize(path):
+        if inside > 2 * len(content):
             raise ValueError(f"it would become {inside} bytes")
         # Only these stop inflating at the size asked for.
         known = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
@@ -205,13 +198,10 @@ def read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 def read_pickle(path: pathlib.Path) -> dict[str, np.ndarray]:
     """Read a `state_dict` that any version of `torch.save` wrote."""
-    check_file(path)
+    content = read_bytes(path)
     with refusing(path, _WEIGHTS):
-        if zipfile.is_zipfile(path):
-            state = _read_zip(read_archive(path))
-        else:
-            with open(path, "rb") as stream:
-                state = _read_stream(stream)
+        is_zip = zipfile.is_zipfile(io.BytesIO(content))
+        state = _read_zip(content) if is_zip else _read_older(content)
         for name, tensor in state.items():
             # Nested lists could become arrays or text of any size.
             if not (isinstance(name, str) and isinstance(tensor, np.ndarray)):
@@ -219,8 +209,9 @@ def read_pickle(path: pathlib.Path) -> dict[str, np.ndarray]:
         return dict(state)
 
 
-def _read_zip(members: Mapping[str, bytes]) -> Mapping[str, np.ndarray]:
+def _read_zip(content: bytes) -> Mapping[str, np.ndarray]:
     """Read a file of PyTorch 1.6 or later: a pickle, and storages as files."""
+    members = read_archive(content)
     (name,) = (n for n in members if n.endswith("/data.pkl"))
     folder = name.removesuffix("data.pkl")
 
@@ -228,16 +219,15 @@ def _read_zip(members: Mapping[str, bytes]) -> Mapping[str, np.ndarray]:
     def values(kind: str, key: str) -> np.ndarray:
         return _values(members[f"{folder}data/{key}"], kind)
 
-    return _load(
-        io.BytesIO(members[name]), lambda kind, key, size: values(kind, key)
-    )
+    stream = io.BytesIO(members[name])
+    return _Unpickler(stream, lambda kind, key, size: values(kind, key)).load()
 
 
-def _read_stream(stream: BinaryIO) -> Mapping[str, np.ndarray]:
+def _read_older(content: bytes) -> Mapping[str, np.ndarray]:
     """Read an older file: pickles, then names and numbers of the storages."""
+    stream = io.BytesIO(content)
     storages: dict[str, np.ndarray] = {}
-    left = stream.seek(0, os.SEEK_END)  # The most bytes of all storages.
-    stream.seek(0)
+    left = len(content)  # The most bytes of all storages.
 
     def storage(kind: str, key: str, size: int) -> np.ndarray:
         nonlocal left
@@ -249,33 +239,20 @@ def _read_stream(stream: BinaryIO) -> Mapping[str, np.ndarray]:
             storages[key] = np.zeros(length, "uint8")
         return storages[key].view(kind)
 
-    for _ in range(3):  # Magic number, version, machine.
-        _load(stream, storage)
-    state = _load(stream, storage)
-    for key in _load(stream, storage):
+    # Magic number, version, machine, tensors, names of storages.
+    *_, state, keys = (_Unpickler(stream, storage).load() for _ in range(5))
+    for key in keys:
         stream.read(8)  # The number of values.
         room = storages[key]
         room[:] = np.frombuffer(stream.read(room.size), "uint8")
     return state
 
 
-def _load(stream: BinaryIO, storage: _Storage) -> Any:
-    start = stream.tell()
-    # A pickle reserves memory for its memo by the number that it gives, however
-    # few bytes it has.
-    numbers = [
-        int(number or 0)
-        for opcode, number, _ in pickletools.genops(stream)
-        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT")
-    ]
-    if max(numbers, default=0) > stream.tell() - start:
-        raise pickle.UnpicklingError("it remembers more than it holds")
-    stream.seek(start)
-    return _Unpickler(stream, storage).load()
+class _Unpickler(pickle._Unpickler):
+    """Unpickles only the parts of a `state_dict` of tensors.
 
-
-class _Unpickler(pickle.Unpickler):
-    """Unpickles only the parts of a `state_dict` of tensors."""
+    In Python, since C reserves memory for as many objects as a pickle says.
+    """
 
     def __init__(self, file: Any, storage: _Storage) -> None:
         super().__init__(file, encoding="utf-8")

@@ -84,7 +84,7 @@ REMEMBERS = b"}r" + (300_000_000).to_bytes(4, "little") + b"."
 @pytest.mark.parametrize(
     "content, is_zip, message",
     [
-        (REMEMBERS, True, "remembers more than it holds"),
+        (REMEMBERS, True, "it lacks shared.weight"),
         (LISTS + b"}X\1\0\0\0wh\7s.\x80\2].", False, "else than named tensors"),
         # Not even to name the storage, whose key they are.
         (LISTS + STORAGE + b"h\7NK\1tQ.", True, "a storage has no name"),
