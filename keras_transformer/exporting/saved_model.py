@@ -10,6 +10,7 @@ Axes: B batch, N hypotheses.
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import os
 import pathlib
@@ -70,25 +71,21 @@ def export(
         output: Folder of all versions, made if it does not exist.
         version: Number of this version.
         search: How `serving_default`, which returns the best hypothesis, and
-            `n_best` search. By default as the translator does, with 4
-            hypotheses, or the number of beams if that is less. Sources are
-            always cut, by default after 256 tokens.
-        precision: How the weights are stored: `"float32"`; `"float16"` or
-            `"bfloat16"` for half the size; `"int8"` for a quarter; by default
-            what the translator multiplies in. Every signature computes in
-            float32, but with weights in bfloat16 or int8 it multiplies in
-            these, as `Translator.freeze` says.
+            `n_best` search. By default as the translator does, with up to 4
+            hypotheses. Sources are always cut, by default after 256 tokens.
+        precision: How the weights are stored: `"float32"`, `"float16"`,
+            `"bfloat16"` or `"int8"`; by default what the translator multiplies
+            in. With bfloat16 and int8 the signatures multiply in these, as
+            `Translator.freeze` says; all else they compute in float32.
         portable: Whether the graph has only operators that every TensorFlow
-            has, as `Translator.freeze` says; otherwise, on a processor, it may
-            need those of TensorFlow for x86-64, and in bfloat16 and int8
-            instructions of this processor. The card names both.
+            has, as `Translator.freeze` says; otherwise the card names what it
+            needs.
         name: What TensorFlow Serving calls the model; by default the name of
-            the folder.
+            the folder. Files that are there already keep their name.
         max_batch_size: Texts that TensorFlow Serving translates together; by
-            default 32, or what the batching file of `output` says.
+            default 32. A batching file that is there already decides.
         card: Where the model comes from; the export adds how it searches.
-            Without it, the export has no card, and `keras-transformer serve`
-            does not know the languages.
+            Without a card `keras-transformer serve` knows no languages.
 
     Returns:
         The path of the SavedModel, `output/version`.
@@ -137,7 +134,6 @@ def write(
     half = half_weights(*id_model.models) if in_half else None
     module, traced = _trace(translator, signatures, half)
     path = pathlib.Path(output) / str(how.version)
-    is_new = not path.parent.exists()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # TensorFlow Serving looks only at names that are numbers.
@@ -155,9 +151,6 @@ def write(
                 ).save(partial)
             how.write_configs(path.parent)
     except (OSError, tf.errors.OpError) as error:
-        if is_new:
-            with contextlib.suppress(OSError):
-                path.parent.rmdir()
         raise unwritable(path, error) from error
     if instructions:
         logger.info(
@@ -173,9 +166,10 @@ def _trace(
     """Trace every signature once, and collect the variables that they use."""
     module, traced = tf.Module(), {}
     for name, (function, search, arguments) in signatures.items():
-        made = tf.function(
-            _of_texts(function, translator, search, half), autograph=False
+        of_texts = functools.partial(
+            _of_texts, function, translator, search, half
         )
+        made = tf.function(of_texts, autograph=False)
         specs = [tf.TensorSpec([None], tf.string, name) for name in arguments]
         traced[name] = made.get_concrete_function(*specs)
         # Not the `tf.function`: TensorFlow would trace it again to save it.
@@ -192,16 +186,12 @@ def _of_texts(
     translator: Translator,
     search: Search,
     half: HalfWeights | None,
-) -> Callable:
-    """Make a function of texts, which may read weights from their copies."""
-
-    def of_texts(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        # The scope casts each copy, here in the graph and once a call.
-        scope = keras.StatelessScope(half) if half else contextlib.nullcontext()
-        with scope:
-            return function(translator, search, *texts)
-
-    return of_texts
+    *texts: tf.Tensor,
+) -> dict[str, tf.Tensor]:
+    """Call a function of texts, which may read weights from their copies."""
+    # The scope casts each copy, here in the graph and once a call.
+    with keras.StatelessScope(half) if half else contextlib.nullcontext():
+        return function(translator, search, *texts)
 
 
 @contextlib.contextmanager

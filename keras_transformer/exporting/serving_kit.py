@@ -94,24 +94,9 @@ class Export:
         version_path(output, self.version)
         name = model_name(output, self.name)
         size = self.max_batch_size or MAX_BATCH_SIZE
-        models = pathlib.Path(output) / MODELS_FILE
-        if self.name is not None and models.is_file():
-            text = models.read_text("utf-8", "replace")
-            names = re.findall(r'\bname\s*:\s*"(.*)"', text)
-            if text_encoding.CEscape(name, True) not in names:
-                raise UserError(
-                    f"{models} names {' and '.join(names) or 'no model'}, this "
-                    f"command says {name}; leave out `name` or change the file."
-                )
         batching = pathlib.Path(output) / BATCHING_FILE
         if batching.is_file():
             size = read_batching(batching).get("max_batch_size", size)
-            if self.max_batch_size not in (None, size):
-                raise UserError(
-                    f"{batching} has max_batch_size {size}, this command says "
-                    f"{self.max_batch_size}; leave out `max_batch_size` or "
-                    "change the file."
-                )
         return dataclasses.replace(self, name=name, max_batch_size=size)
 
     def write_warmup(
@@ -153,7 +138,8 @@ class Export:
         }
         for file, text in texts.items():
             if (output / file).exists():
-                logger.info("Kept %s as it is", output / file)
+                said = "Kept %s: what it says counts, not the arguments."
+                logger.info(said, output / file)
             else:
                 files.write_text(output / file, text)
 

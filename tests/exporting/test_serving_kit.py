@@ -12,7 +12,7 @@ from keras_transformer.exporting.batching_file import (
     batching_text,
     read_batching,
 )
-from keras_transformer.exporting.serving_kit import Export, models_config
+from keras_transformer.exporting.serving_kit import Export
 from keras_transformer.serving.limits import Batching
 
 BATCHING = "batching_parameters.txt"
@@ -112,25 +112,11 @@ def test_a_later_version_adapts_to_the_files_that_are_there(
     assert sizes == {1, 5}
 
 
-def test_another_batch_size_than_in_the_file_is_refused(tmp_path):
+def test_the_batch_size_of_a_file_that_is_there_counts(tmp_path):
     # The server would not load a version whose warm-up is larger.
     (tmp_path / BATCHING).write_text(batching_text(8))
     assert Export().planned(tmp_path).max_batch_size == 8
-    assert Export(max_batch_size=8).planned(tmp_path).max_batch_size == 8
-    with pytest.raises(UserError) as error:
-        Export(max_batch_size=9).planned(tmp_path)
-    assert "has max_batch_size 8, this command says 9" in str(error.value)
-
-
-def test_another_name_than_in_the_file_is_refused(tmp_path):
-    # No server would know the export by it.
-    kept = 'größe "2"'
-    (tmp_path / "models.config").write_text(models_config(kept))
-    assert Export().planned(tmp_path).name == tmp_path.name
-    assert Export(name=kept).planned(tmp_path).name == kept
-    with pytest.raises(UserError) as error:
-        Export(name="other").planned(tmp_path)
-    assert "this command says other; leave out `name`" in str(error.value)
+    assert Export(max_batch_size=9).planned(tmp_path).max_batch_size == 8
 
 
 def test_the_file_of_an_export_says_what_the_server_does_without_one(tmp_path):
