@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+import numpy as np
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -27,6 +28,7 @@ from keras_transformer.serving.batcher import Batcher
 from keras_transformer.serving.limits import GONE, Limits, RefusalError
 from keras_transformer.serving.versions import (
     DEFAULT_SIGNATURE,
+    Row,
     ServedModel,
     Versions,
     card_of,
@@ -102,7 +104,8 @@ class Service:
             await job.receive()
             job.model = self.versions.current
             content = await self.unless_gone(request, work(job))
-            return await job.apart(json_response, content)
+            strict = request.query_params.get("nonfinite") == "null"
+            return await job.apart(json_response, content, 200, None, strict)
         finally:
             self.held -= len(job.body)
 
@@ -110,24 +113,20 @@ class Service:
         """Do work for a request that has been read, as `answer` does."""
         task = asyncio.ensure_future(work)
         gone = asyncio.ensure_future(_left(request))
+        seconds, first = self.limits.timeout, asyncio.FIRST_COMPLETED
         try:
-            done, _ = await asyncio.wait(
-                {task, gone},
-                timeout=self.limits.timeout,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if task in done:
+            await asyncio.wait({task, gone}, timeout=seconds, return_when=first)
+            if task.done():
                 return task.result()
+            if gone.done():
+                raise RefusalError("The client has left.", status=GONE)
+            raise RefusalError(
+                f"No answer within {seconds:g} seconds; send less at a time.",
+                status=504,
+            )
         finally:
             task.cancel()
             gone.cancel()
-        if gone in done:
-            raise RefusalError("The client has left.", status=GONE)
-        raise RefusalError(
-            f"No answer within {self.limits.timeout:g} seconds; send less at a "
-            "time.",
-            status=504,
-        )
 
 
 async def _left(request: Request) -> None:
@@ -141,7 +140,7 @@ class Job:
 
     service: Service
     request: Request  # Its head.
-    body: bytes | bytearray = b""
+    body: bytearray = dataclasses.field(default_factory=bytearray)
     # The version that works on it until it is answered.
     model: ServedModel = dataclasses.field(init=False)
     # Whether work on it may take so long that others must not wait for it.
@@ -190,7 +189,6 @@ class Job:
 
     async def _read(self) -> None:
         service, limits = self.service, self.service.limits
-        self.body = bytearray()
         async for part in self.request.stream():
             self.body += part
             service.held += len(part)
@@ -209,7 +207,6 @@ class Job:
                     retry=True,
                     close=True,
                 )
-        self.body = bytes(self.body)
 
     def check_texts(self, count: int, what: str = "") -> None:
         """Refuse more texts, or more of `what`, than a request may have."""
@@ -282,14 +279,14 @@ class Job:
             results[part.number].append(part)
             return []
 
+        def row_of(part: Sentence) -> Row:
+            return ((part.tag + mark(part.source)).encode(),)
+
         waiting: list[Sentence] = await self.apart(
             list, self._split(texts, tags)
         )
         while waiting:
-            sources = [x.source for x in waiting]
-            marked: list[str] = await self.apart(list, map(mark, sources))
-            pairs = zip(waiting, marked, strict=True)
-            rows = [((x.tag + source).encode(),) for x, source in pairs]
+            rows: list[Row] = await self.apart(list, map(row_of, waiting))
             outputs = await self.service.batcher.run(model, signature, rows)
             columns = [
                 outputs[name].reshape(len(rows), -1)[:, :count].tolist()
@@ -346,10 +343,27 @@ class Job:
 
 
 def json_response(
-    content: Any, status: int = 200, headers: Any = None
+    content: Any, status: int = 200, headers: Any = None, strict: bool = False
 ) -> Response:
-    """Answer in JSON; write infinite numbers as Python reads them."""
-    text = json.dumps(content, ensure_ascii=False)
+    """Answer in JSON, which outputs of a model may be part of.
+
+    Their infinite numbers are written as Python reads them, or as null if
+    `strict`, which every parser reads.
+    """
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, bytes):
+            return value.decode("utf-8", "replace")
+        if value.ndim > 1:  # A row at a time: NumPy stops all other threads.
+            return list(value)
+        if value.dtype.kind == "f":
+            # The shortest decimals leave out the digits that float64 adds.
+            value = value.astype("U").astype("float64")
+            if strict:
+                value = np.where(np.isfinite(value), value, None)
+        return value.tolist()
+
+    text = json.dumps(content, ensure_ascii=False, default=plain)
     encoded = text.encode("utf-8", "replace")
     return Response(encoded, status, headers, "application/json")
 

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
-import numpy as np
 from google.protobuf import json_format
 from starlette.requests import Request
 from starlette.responses import Response
@@ -113,12 +112,13 @@ async def _predict(job: Job, version: int | None) -> dict[str, Any]:
                 f"{len(rows)}."
             )
     outputs = await batcher.run(model, signature, rows)
-    strict = job.request.query_params.get("nonfinite") == "null"
-    columns: dict[str, list] = {
-        name: await job.apart(list, map(partial(to_json, strict), values))
-        for name, values in sorted(outputs.items())
-    }
-    return put_together(columns, "instances" in fields)
+    columns: Any = dict(sorted(outputs.items()))
+    if len(columns) == 1:
+        (columns,) = columns.values()
+    elif "instances" in fields:
+        names, of_rows = list(columns), zip(*columns.values(), strict=True)
+        columns = [dict(zip(names, row, strict=True)) for row in of_rows]
+    return {"predictions" if "instances" in fields else "outputs": columns}
 
 
 def to_rows(request: Mapping[str, Any], names: Sequence[str]) -> list[Row]:
@@ -181,34 +181,3 @@ def _text(value: Any) -> bytes:
     raise RefusalError(
         f"Expected a text (a string), received {type(value).__name__}."
     )
-
-
-def put_together(columns: dict[str, list], as_rows: bool) -> dict[str, Any]:
-    """Make the answer of the columns of all outputs, in columns or in rows."""
-    answer: Any = columns
-    if len(columns) == 1:
-        (answer,) = columns.values()
-    elif as_rows:
-        rows = zip(*columns.values(), strict=True)
-        answer = [dict(zip(columns, row, strict=True)) for row in rows]
-    return {"predictions" if as_rows else "outputs": answer}
-
-
-def to_json(strict: bool, row: Any) -> Any:
-    """Turn a row of an output into a value or nested lists.
-
-    If `strict`, NaN and infinities become null, which every parser reads.
-    """
-    if isinstance(row, bytes):
-        return row.decode("utf-8", "replace")
-    # A part at a time: NumPy stops all other threads.
-    if row.dtype == object or row.ndim > 1:
-        return [to_json(strict, each) for each in row]
-    if row.dtype.kind != "f":
-        return row.tolist()
-    # The shortest decimals leave out the digits that float64 adds.
-    decimals = np.asarray(row).astype("U").astype("float64")
-    if strict:
-        null: Any = None
-        decimals = np.where(np.isfinite(decimals), decimals, null)
-    return decimals.tolist()

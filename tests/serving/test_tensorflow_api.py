@@ -11,9 +11,9 @@ from concurrent import futures
 import httpx
 import numpy as np
 import pytest
+from running_server import running
 from sample_runs import WORDS
-
-from keras_transformer.serving.tensorflow_api import put_together
+from still_model import StillModel
 
 TEXTS = ["ein kleiner Hund bellt", "", "über die Wiese 😀"]
 PREDICT = "/v1/models/small:predict"
@@ -192,6 +192,12 @@ def test_an_unknown_place_is_a_sentence_with_its_code(
 
 
 def test_one_output_stands_without_its_name():
-    for as_rows, name in (True, "predictions"), (False, "outputs"):
-        answer = put_together({"score": [0.5, 1.5]}, as_rows)
-        assert answer == {name: [0.5, 1.5]}
+    class WithLengths(StillModel):
+        def run(self, signature, rows):
+            return {"score": np.array([len(text) / 4 for (text,) in rows])}
+
+    with running(WithLengths()) as server:
+        for given, name in ("instances", "predictions"), ("inputs", "outputs"):
+            body = {given: ["ab", "abcdef"]}
+            answer = httpx.post(server.url + PREDICT, json=body, timeout=60)
+            assert answer.json() == {name: [0.5, 1.5]}
