@@ -25,6 +25,7 @@ from keras_transformer.machine import devices, extras
 from keras_transformer.runs.layout import CONFIG_FILE, EXPORTED
 from keras_transformer.runs.weights import WEIGHTS
 from keras_transformer.serving.limits import LIMITS, Batching, Limits
+from keras_transformer.translation.model_card import ModelCard, find_versions
 
 if TYPE_CHECKING:
     from keras_transformer.run import Run
@@ -165,9 +166,6 @@ def keep_exported(run: "Run", output: pathlib.Path) -> None:
     version in `output`, write a version one above it. It replaces the one that
     it differs from in its weights alone.
     """
-    from keras_transformer.serving.versions import find_versions
-    from keras_transformer.translation.model_card import ModelCard
-
     newest = max(find_versions(output), default=0)
     path = output / str(newest)
     kept = ModelCard.load(path) if newest else None
@@ -199,8 +197,7 @@ def _served_run(args: argparse.Namespace) -> "Run | None":
         args.parser.error(
             "expected --run-dir beside --ensemble and --ensemble-mean"
         )
-    found = args.exported.glob("*/saved_model.pb")
-    if not any(re.fullmatch("[0-9]+", path.parent.name) for path in found):
+    if not find_versions(args.exported):
         raise UserError(
             "Expected the folder of all versions of an export, with folders "
             f"such as 1 that hold a saved_model.pb, received {args.exported}; "

@@ -22,7 +22,7 @@ from keras_transformer.config import UserError
 from keras_transformer.decoding.frozen_weights import missing_operators
 from keras_transformer.machine import devices
 from keras_transformer.serving.limits import RefusalError
-from keras_transformer.translation.model_card import ModelCard
+from keras_transformer.translation.model_card import ModelCard, find_versions
 
 DEFAULT_SIGNATURE = "serving_default"
 LOADING, AVAILABLE, UNLOADING, END = "LOADING", "AVAILABLE", "UNLOADING", "END"
@@ -52,8 +52,16 @@ class ServedModel:
     def __init__(self, path: pathlib.Path, threads: int = 0) -> None:
         self.version = int(path.name)
         self.card = ModelCard.load(path)  # None if it has none.
-        if self.card:
-            _check_machine(path, self.card)
+        if self.card:  # Operators may end the process, and sums overflow.
+            lacking = missing_operators(self.card.operators)
+            needed = self.card.instructions
+            lacking += [name for name in needed if not devices.has(name)]
+            if lacking:
+                raise UserError(
+                    f"Expected a machine with {' and '.join(lacking)} for "
+                    f"{path}, received one without; export the model again "
+                    "with --portable, or on a machine like this one."
+                )
         config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads)
         self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
         with self._session.graph.as_default():
@@ -91,23 +99,6 @@ class ServedModel:
         return self._calls[signature](*columns)
 
 
-def _check_machine(path: pathlib.Path, card: ModelCard) -> None:
-    """Raise `UserError` if the model cannot be trusted to run here."""
-    if missing := missing_operators(card.operators):
-        raise UserError(
-            f"Expected a TensorFlow with {' and '.join(missing)} for {path}, "
-            "received one without; export the model again with --portable."
-        )
-    lacking = [name for name in card.instructions if not devices.has(name)]
-    if lacking:
-        # Operators in bfloat16 end the process; sums of int8 overflow.
-        raise UserError(
-            f"Expected a processor with {' and '.join(lacking)} for {path}, "
-            f"whose products in {card.precision} need it, received one "
-            "without; export the model again on a processor like this one."
-        )
-
-
 def card_of(model: ServedModel) -> ModelCard:
     """Return the card of a model; `RefusalError` if the export has none."""
     if model.card is None:
@@ -118,16 +109,6 @@ def card_of(model: ServedModel) -> ModelCard:
             status=501,
         )
     return model.card
-
-
-def find_versions(folder: str | os.PathLike) -> dict[int, pathlib.Path]:
-    """Find the SavedModels in a folder by version, which is their name."""
-    return {
-        int(path.name): path
-        for path in pathlib.Path(folder).glob("*")
-        if path.name.isdecimal() and path.name.isascii()
-        if (path / "saved_model.pb").exists()
-    }
 
 
 def _is_being_copied(path: pathlib.Path) -> bool:
@@ -196,7 +177,13 @@ class Versions:
             if DEFAULT_SIGNATURE not in model.signatures:
                 raise ValueError(f"it has no signature {DEFAULT_SIGNATURE}")
             for name in model.signatures:
-                self._warm_up(model, name)
+                row = (_WARM_UP_TEXT,) * len(model.inputs(name))
+                try:  # The first call of a signature is slow.
+                    model.run(name, [row])
+                except Exception:
+                    if name == DEFAULT_SIGNATURE:
+                        raise
+                    logger.exception("Could not warm up %s", name)
         except UserError:
             raise
         except Exception as error:  # A folder may hold anything.
@@ -207,11 +194,3 @@ class Versions:
             ) from None
         self.states[model.version] = AVAILABLE, ""
         return model
-
-    def _warm_up(self, model: ServedModel, name: str) -> None:
-        try:  # The first call of a signature is slow.
-            model.run(name, [(_WARM_UP_TEXT,) * len(model.inputs(name))])
-        except Exception:
-            if name == DEFAULT_SIGNATURE:
-                raise
-            logger.exception("Could not warm up %s", name)

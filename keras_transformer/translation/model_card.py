@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import pathlib
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -136,6 +137,15 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
+
+
+def find_versions(folder: str | os.PathLike) -> dict[int, pathlib.Path]:
+    """Find the SavedModels in a folder by version, which is their name."""
+    return {
+        int(path.parent.name): path.parent
+        for path in pathlib.Path(folder).glob("*/saved_model.pb")
+        if re.fullmatch("[0-9]+", path.parent.name)
+    }
 
 
 def make_card(
