@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from keras_transformer.settings import check_settings, setting
+from keras_transformer.settings import check_settings, setting, settings_of
 
 GONE = 499  # For the metrics: the client has left.
 
@@ -19,25 +19,18 @@ class Limits:
         within="(0, inf)",
         metavar="SECONDS",
     )
-    body_seconds: float = setting(
-        30.0,
-        "time that a client has to send a body",
-        within="(0, inf)",
-        flag=False,
-    )
-    max_bytes_held: int = setting(
-        32 << 20,
-        "most bytes of all bodies, from their arrival until they are answered; "
-        "short ones are counted, but not refused",
-        flag=False,
-    )
-    max_connections: int = setting(1_000, "most connected clients", flag=False)
+    # Without flags: the time that a client has to send a body; the bytes of all
+    # bodies until they are answered, short ones included but never refused; and
+    # how many clients are connected.
+    body_seconds: float = 30.0
+    max_bytes_held: int = 32 << 20
+    max_connections: int = 1_000
 
     def __post_init__(self) -> None:
         check_settings(self)
 
 
-LIMITS = dataclasses.fields(Limits)
+LIMITS = list(settings_of(Limits).values())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import itertools
 import logging
 import pathlib
 import re
@@ -10,6 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from typing import Any
 
 import uvicorn
 from prometheus_client import (
@@ -43,22 +45,11 @@ from keras_transformer.serving.service import Service, json_response
 SHUTDOWN_SECONDS = 14
 # Most bytes of a head.
 _MOST_HEAD = 1 << 14
-_HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
+_HEADERS = [
+    ("x-content-type-options", "nosniff"),
     # With "no-referrer" our own page's questions might come without an origin.
-    (b"referrer-policy", b"same-origin"),
-)
-# The first part of a path says which interface it belongs to.
-_INTERFACES = {
-    "v1": "tensorflow",
-    **dict.fromkeys(
-        ["translate", "languages", "health", "frontend"]
-        + ["detect", "suggest", "translate_file"],
-        "libretranslate",
-    ),
-    "monitoring": "monitoring",
-    **dict.fromkeys(["", "api", "explain"], "page"),
-}
+    ("referrer-policy", "same-origin"),
+]
 
 logger = logging.getLogger("keras_transformer")
 
@@ -105,10 +96,8 @@ def serve(listening: socket.socket, service: Service) -> None:
         following = asyncio.ensure_future(service.versions.follow())
         name = f"[{host}]" if ":" in host else host
         logger.info("Serving at http://%s:%d", name, port)
-        try:
-            await make(service).serve(sockets=[listening])
-        finally:
-            following.cancel()
+        await make(service).serve(sockets=[listening])
+        following.cancel()
 
     asyncio.run(run())
 
@@ -134,6 +123,7 @@ def make(service: Service) -> uvicorn.Server:
             log_config=None,
             log_level="critical",
             proxy_headers=False,
+            headers=_HEADERS,
             server_header=False,
             limit_concurrency=service.limits.max_connections,
             h11_max_incomplete_event_size=_MOST_HEAD,
@@ -172,19 +162,26 @@ def _mistake(error: BaseException) -> str:
 
 
 class _Door:
-    """Counts requests, adds headers, logs our mistakes, refuses other sites."""
+    """Counts requests, logs our mistakes, refuses other sites."""
 
     def __init__(self, service: Service) -> None:
         self._origins = service.origins
         self._hosts = [host.lower() for host in service.hosts]
         self._counts = _Counts(service)
+        metrics = Route("/monitoring/prometheus/metrics", self._counts.show)
+        interfaces = {
+            "tensorflow": tensorflow_api.routes(service),
+            "libretranslate": libretranslate_api.routes(service),
+            "page": page_api.routes(service),
+            "monitoring": [metrics],
+        }
+        self._names: dict[Any, str] = {
+            route.endpoint: name
+            for name, routes in interfaces.items()
+            for route in routes
+        }
         self._app = Starlette(
-            routes=[
-                *tensorflow_api.routes(service),
-                *libretranslate_api.routes(service),
-                *page_api.routes(service),
-                Route("/monitoring/prometheus/metrics", self._counts.show),
-            ],
+            routes=[*itertools.chain(*interfaces.values())],
             # The last one goes on to the door.
             exception_handlers=dict.fromkeys(
                 [HTTPException, RefusalError, Exception], _in_words
@@ -196,15 +193,12 @@ class _Door:
     async def __call__(
         self, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        if scope["type"] != "http":
-            return
         begun, status = time.perf_counter(), 0
 
         async def send_on(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *_HEADERS]
             await send(message)
 
         app: ASGIApp = self._app
@@ -215,8 +209,10 @@ class _Door:
         except Exception as error:
             logger.error("No answer because of %s", _mistake(error))
         finally:
+            name = self._names.get(scope.get("endpoint"), "other")
+            self._counts.requests.labels(name, status or GONE).inc()
             seconds = time.perf_counter() - begun
-            self._counts.add(scope["path"], status or GONE, seconds)
+            self._counts.seconds.labels(name).observe(seconds)
 
     def _refusal(self, scope: Scope) -> RefusalError | None:
         # A page of another site cannot read an answer, but could keep the model
@@ -267,13 +263,13 @@ class _Counts:
 
     def __init__(self, service: Service) -> None:
         self._registry = CollectorRegistry()
-        self._requests = Counter(
+        self.requests = Counter(
             "keras_transformer_requests",
             "Requests that were answered, by interface and HTTP status.",
             ["interface", "status"],
             registry=self._registry,
         )
-        self._seconds = Histogram(
+        self.seconds = Histogram(
             "keras_transformer_request_duration_seconds",
             "Seconds from the head of a request to the end of its answer.",
             ["interface"],
@@ -291,13 +287,6 @@ class _Counts:
             "Version of the model that answers.",
             registry=self._registry,
         ).set_function(lambda: service.versions.current.version)
-
-    def add(self, path: str, status: int, seconds: float) -> None:
-        """Count an answer; the status is 499 if the client left first."""
-        first = path.lower().strip("/").partition("/")[0]
-        interface = _INTERFACES.get(first, "other")
-        self._requests.labels(interface, status).inc()
-        self._seconds.labels(interface).observe(seconds)
 
     async def show(self, request: Request) -> Response:
         """Write all counts in Prometheus's text format."""
