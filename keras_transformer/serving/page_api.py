@@ -38,8 +38,6 @@ PAGE_POLICY = (
     f"{_POLICY}script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'"
 )
-# Explanations at a time, of which one runs: each is a whole search.
-_MOST_EXPLANATIONS = 4
 
 
 def viewer_policy() -> str:
@@ -55,27 +53,20 @@ def viewer_policy() -> str:
 def routes(service: Service) -> list[Route]:
     """Make the routes of the page."""
     folder = importlib.resources.files(__package__) / "page"
-    files = {
-        f"/{file.name}": Response(file.read_bytes(), media_type=kind)
-        for file in folder.iterdir()
-        if (kind := _TYPES.get(pathlib.PurePath(file.name).suffix))
-    }
     page = (folder / "index.html").read_text(encoding="utf-8")
-    files["/"] = _html(page, PAGE_POLICY)
-
-    async def find_file(request: Request) -> Response:
-        return files[request.scope["path"]]
-
+    files: dict[str, Response] = {"": _html(page, PAGE_POLICY)}
+    for file in folder.iterdir():
+        if kind := _TYPES.get(pathlib.PurePath(file.name).suffix):
+            files[file.name] = Response(file.read_bytes(), media_type=kind)
     # Explanations have a thread of their own: one that nobody waits for still
     # runs to its end, and must not take threads that others need.
     explainer = ThreadPoolExecutor(1, "explain")
-    places = asyncio.Semaphore(_MOST_EXPLANATIONS)
     translate = partial(service.answer, work=_translate)
     return [
-        *(Route(path, find_file) for path in files),
+        *(Route(f"/{x}", files[x], methods=["GET"]) for x in files),
         Route("/api/card", partial(_show_card, service)),
         Route("/api/translate", translate, methods=["POST"]),
-        Route("/explain", partial(_explain, service, explainer, places)),
+        Route("/explain", partial(_explain, service, explainer)),
     ]
 
 
@@ -104,7 +95,6 @@ async def _show_card(service: Service, request: Request) -> Response:
                 "max_texts": limits.max_texts,
                 "max_body_bytes": limits.max_body_bytes,
                 "max_source_length": card.search.get("max_source_length"),
-                "seconds": limits.timeout,
             },
             "n_best": card.search.get("n_best", 1),
             "explain": service.explain is not None,
@@ -113,10 +103,7 @@ async def _show_card(service: Service, request: Request) -> Response:
 
 
 async def _explain(
-    service: Service,
-    explainer: ThreadPoolExecutor,
-    places: asyncio.Semaphore,
-    request: Request,
+    service: Service, explainer: ThreadPoolExecutor, request: Request
 ) -> Response:
     """Serve the viewer for a sentence."""
     if service.explain is None:
@@ -125,22 +112,18 @@ async def _explain(
             "the server with --run-dir, and with no --ensemble.",
             status=404,
         )
-    text = scalar_text(request.query_params.get("text", "").replace("\0", " "))
+    text = request.query_params.get("text", "").replace("\0", " ")
     if not text.strip():
         raise RefusalError("Expected a text, received none.")
-    if places.locked():
-        busy = "Other explanations are waiting; try again."
-        raise RefusalError(busy, status=503, retry=True)
     weights = card_of(service.versions.current).weights
-    async with places:
-        # If the client leaves before it begins, it never begins.
-        work = asyncio.get_running_loop().run_in_executor(
-            explainer, service.explain, text, weights
-        )
-        try:
-            document = await service.unless_gone(request, work)
-        except UserError as error:
-            raise RefusalError(str(error), status=409) from None
+    # If the client leaves before it begins, it never begins.
+    work = asyncio.get_running_loop().run_in_executor(
+        explainer, service.explain, text, weights
+    )
+    try:
+        document = await service.unless_gone(request, work)
+    except UserError as error:
+        raise RefusalError(str(error), status=409) from None
     return _html(document, viewer_policy())
 
 
