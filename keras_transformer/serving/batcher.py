@@ -113,11 +113,11 @@ class Batcher:
 
         places = min(len(rows), threads * size)
         of_long = places if is_long else 0
-        is_full = self.taken + places > self._capacity
-        if of_long and self.taken_by_long:  # Alone, it always has room.
-            taken = self.taken_by_long + of_long
-            is_full |= taken > self._capacity * _LONG
-        if is_full:
+        # Alone, a long request always has room.
+        share = _LONG if is_long and self.taken_by_long else 1
+        if self.taken + places > self._capacity or (
+            self.taken_by_long + of_long > self._capacity * share
+        ):
             raise RefusalError(
                 "The queue is full; try again in a moment.",
                 status=503,
@@ -180,34 +180,27 @@ class Batcher:
 
     async def _compute(self, key: _Key, batch: list[_Waiting]) -> None:
         self.sizes.observe(len(batch))
-        parts = [batch]
-        try:
-            for part in parts:
-                try:
-                    await self._answer(key, part)
-                except Exception as error:  # The batch failed, not the server.
-                    if len(part) > 1:  # Not all of them need be the cause.
-                        parts += [[waiting] for waiting in part]
-                    elif not part[0].answer.done():
-                        part[0].answer.set_exception(error)
-        finally:
-            self._free += 1
-            self._begin()
-
-    async def _answer(self, key: _Key, batch: list[_Waiting]) -> None:
-        batch = [waiting for waiting in batch if not waiting.answer.done()]
-        if not batch:
-            return
-        rows, loop = [x.row for x in batch], asyncio.get_running_loop()
-        outputs = await loop.run_in_executor(
-            self._pool, key.model.run, key.signature, rows
-        )
-        self.answered += 1
-        for i, waiting in enumerate(batch):
-            if not waiting.answer.done():
-                waiting.answer.set_result(
-                    {name: all_[i : i + 1] for name, all_ in outputs.items()}
+        parts, loop = [batch], asyncio.get_running_loop()
+        for part in parts:
+            rows = [waiting.row for waiting in part]
+            try:
+                outputs = await loop.run_in_executor(
+                    self._pool, key.model.run, key.signature, rows
                 )
+            except Exception as error:  # The batch failed, not the server.
+                if len(part) > 1:  # Not all of them need be the cause.
+                    parts += [[waiting] for waiting in part]
+                elif not part[0].answer.done():
+                    part[0].answer.set_exception(error)
+                continue
+            self.answered += 1
+            for i, waiting in enumerate(part):
+                if not waiting.answer.done():
+                    waiting.answer.set_result(
+                        {name: x[i : i + 1] for name, x in outputs.items()}
+                    )
+        self._free += 1
+        self._begin()
 
 
 def _joined(rows: Sequence[Outputs]) -> Outputs:

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from python_multipart import parse_form
+from python_multipart.multipart import File
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -128,8 +129,14 @@ async def _translate(job: Job) -> dict[str, Any]:
         translations = await translate_html(job, texts)
     else:
         found = await job.search(texts, 1 + count)
-        join = partial(_joined, job)
-        translations = await job.apart(list, map(join, texts, found))
+
+        def joined(text: str, parts: Sequence[Sentence]) -> list[str]:
+            """Join the best hypotheses of sentences, the next and so on."""
+            most = max((len(part.hypotheses) for part in parts), default=1)
+            ranked = (job.join(text, parts, x) for x in range(1, most + 1))
+            return list(dict.fromkeys(ranked))
+
+        translations = await job.apart(list, map(joined, texts, found))
     answer: dict[str, Any] = {
         "translatedText": [best for best, *_ in translations]
     }
@@ -141,13 +148,6 @@ async def _translate(job: Job) -> dict[str, Any]:
     if not isinstance(fields["q"], list):
         answer = {key: values[0] for key, values in answer.items()}
     return answer
-
-
-def _joined(job: Job, text: str, parts: Sequence[Sentence]) -> list[str]:
-    """Join the best hypotheses of a text's sentences, the next and so on."""
-    most = max((len(part.hypotheses) for part in parts), default=1)
-    ranks = range(1, most + 1)
-    return list(dict.fromkeys(job.join(text, parts, rank) for rank in ranks))
 
 
 def _read(job: Job) -> tuple[dict[str, Any], list[str], str, str]:
@@ -201,17 +201,15 @@ def as_form(body: bytes, kind: str = "") -> dict[str, str]:
     pairs: list[tuple[str, str]] = []
 
     def add(part: Any) -> None:
-        if part.field_name is None or len(pairs) == _MOST_FIELDS:
-            raise ValueError("no name, or too many")
-        pairs.append((part.field_name.decode(), (part.value or b"").decode()))
-
-    def refuse(part: Any) -> None:
-        raise ValueError("a file")
+        if isinstance(part, File) or len(pairs) == _MOST_FIELDS:
+            raise ValueError
+        said = part.field_name or b"", part.value or b""
+        pairs.append((said[0].decode(), said[1].decode()))
 
     try:
         if kind.lower().startswith("multipart/"):
             headers = {"Content-Type": kind.encode("latin-1")}
-            parse_form(headers, io.BytesIO(body), add, refuse)
+            parse_form(headers, io.BytesIO(body), add, add)
         else:
             pairs += parse_qsl(
                 body.decode(),
@@ -221,7 +219,7 @@ def as_form(body: bytes, kind: str = "") -> dict[str, str]:
             )
         fields = dict(pairs)
         if len(fields) < len(pairs):
-            raise ValueError("a name comes twice")
+            raise ValueError
     except ValueError:
         raise RefusalError(
             f"Expected a form in UTF-8 of at most {_MOST_FIELDS} fields, no "
@@ -237,12 +235,10 @@ def spelt_by_model(code: Any, codes: Sequence[str]) -> str:
     A code of another country means the same language, unless the model knows
     that code itself.
     """
-    for each in codes:
-        if str(code).lower() == each.lower():
-            return each
+    meant = [x for x in codes if x.lower() == str(code).lower()]
     with contextlib.suppress(UserError):
         language = read_code(str(code))  # Not kept: anybody may send any.
-        for each in codes:
-            if language.is_same(language_of(each)):
-                return each
-    raise RefusalError(f"{str(code)[:32]} is not supported")
+        meant += [x for x in codes if language.is_same(language_of(x))]
+    if not meant:
+        raise RefusalError(f"{str(code)[:32]} is not supported")
+    return meant[0]
