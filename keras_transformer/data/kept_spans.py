@@ -43,15 +43,24 @@ def put_away(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return text, tf.stack(kept, axis=1)
 
 
-def put_back(text: tf.Tensor, kept: tf.Tensor) -> tf.Tensor:
-    """Write what symbols stand for `(B, K)` into translations `(B, N)`."""
+def put_back(text: tf.Tensor, kept: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Write what symbols stand for `(B, K)` into translations `(B, N)`.
+
+    Returns:
+        The texts, and how often each one leaves a mark out or writes a symbol
+        too many, int64 `(B, N)`.
+    """
     shape = tf.shape(text, tf.int64)
     flat = tf.reshape(text, [-1])
+    faults = tf.zeros_like(flat, tf.int64)
     for number, symbol in enumerate(KEPT):
         parts = tf.strings.split(flat, symbol)
         rows = parts.value_rowids()
-        span = tf.gather(kept[:, number], rows // shape[1])
+        spans = tf.repeat(kept[:, number], shape[1])
+        times = tf.cast(spans != "", tf.int64)
+        faults += tf.abs(parts.row_lengths() - 1 - times)
+        span = tf.gather(spans, rows)
         is_last = tf.concat([rows[1:] != rows[:-1], [True]], axis=0)
         values = parts.values + tf.where(is_last, "", span)
         flat = tf.strings.unsorted_segment_join(values, rows, parts.nrows())
-    return tf.reshape(flat, shape)
+    return tf.reshape(flat, shape), tf.reshape(faults, shape)

@@ -37,6 +37,7 @@ from keras_transformer.translation.text_batches import (
     seeds,
     source_ids,
     texts_of,
+    with_choice,
 )
 from keras_transformer.translation.translator import Translator
 
@@ -243,7 +244,7 @@ def search_text(
         prefix = ids.to_tensor(tokenizer.ids.pad)
     result = translator.id_model.search_ids(
         source.to_tensor(tokenizer.ids.pad),
-        search,
+        with_choice(tokenizer, search),
         prefix,
         seeds(text, search.sampling) if search.sampling else None,
     )

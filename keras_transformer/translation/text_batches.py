@@ -196,14 +196,30 @@ def texts_of(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Detokenize hypotheses of sources to texts and scores `(B, N)`.
 
-    Of a search each text is there once; drawn texts may repeat.
+    Of a search each text is there once, first those that do what marks want;
+    drawn texts may repeat.
     """
-    texts = tokenizer.detokenize(result.ids)
+    texts, scores = tokenizer.detokenize(result.ids), result.scores
     if getattr(tokenizer, "has_marks", False):
-        texts = put_back(texts, put_away(source)[1])
-    if search.sampling or search.n_best == 1:
-        return texts, result.scores
-    return _each_once(texts, result.scores, search.n_best)
+        texts, faults = put_back(texts, put_away(source)[1])
+        if not search.sampling:
+            order = tf.argsort(
+                tf.where(scores > -math.inf, faults, faults.dtype.max),
+                stable=True,
+            )
+            texts, scores = (
+                tf.gather(x, order, batch_dims=1) for x in (texts, scores)
+            )
+    if not search.sampling and search.n_best > 1:
+        texts, scores = _each_once(texts, scores)
+    return texts[:, : search.n_best], scores[:, : search.n_best]
+
+
+def with_choice(tokenizer: Any, search: Search) -> Search:
+    """Search for all hypotheses that `texts_of` needs, to heed marks."""
+    if search.sampling or not getattr(tokenizer, "has_marks", False):
+        return search
+    return dataclasses.replace(search, n_best=search.beam_size)
 
 
 def hypotheses(
@@ -218,14 +234,15 @@ def hypotheses(
 
 
 def _each_once(
-    texts: tf.Tensor, scores: tf.Tensor, n_best: int
+    texts: tf.Tensor, scores: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Keep the best score of a text that several rows of pieces spell.
 
     What is left of N is missing: "" with -inf.
     """
     same = texts[:, :, None] == texts[:, None, :]
-    earlier = tf.range(n_best)[:, None] > tf.range(n_best)
+    numbers = tf.range(tf.shape(texts)[1])
+    earlier = numbers[:, None] > numbers
     repeats = tf.reduce_any(same & earlier, axis=2)
     texts = tf.where(repeats, "", texts)
     scores = tf.where(repeats, -math.inf, scores)

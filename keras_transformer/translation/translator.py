@@ -39,6 +39,7 @@ from keras_transformer.translation.text_batches import (
     warn_of_cuts,
     warn_of_none,
     warn_of_several,
+    with_choice,
 )
 
 if TYPE_CHECKING:
@@ -327,6 +328,7 @@ class Translator:
     ) -> Callable[..., BeamResult]:
         """Trace a search once, for batches of any shape."""
         # Sources are cut already.
+        search = with_choice(self.tokenizer, search)
         search = dataclasses.replace(search, max_source_length=None)
         if search.sampling:
             # The seed is an input: a new one needs no new graph.

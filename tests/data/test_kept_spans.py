@@ -26,8 +26,10 @@ def test_spans_become_symbols_and_come_back():
         ["(<kept0>)", ""],
     ]
     # In a graph, as in a SavedModel.
-    back = tf.function(put_back)(tf.constant(translations), kept).numpy()
-    assert [[x.decode() for x in row] for row in back] == [
+    back, faults = tf.function(put_back)(tf.constant(translations), kept)
+    # A mark left out, or a symbol of none.
+    assert faults.numpy().tolist() == [[1, 1], [1, 0], [0, 0], [0, 1]]
+    assert [[x.decode() for x in row] for row in back.numpy()] == [
         ["{x} A c d", "c d<y/>"],
         ["x", "x"],
         ["", ""],
@@ -40,11 +42,12 @@ def test_more_spans_than_symbols_stand_in_the_text():
     away, kept = put_away(tf.constant([text]))
     symbols = "".join(f"<kept{n}> </term> " for n in range(6))
     assert away.numpy() == [f"{symbols}{{6}} ".encode()]
-    back = put_back(tf.constant([["<kept0> <kept5> {6}"]]), kept)
+    back, faults = put_back(tf.constant([["<kept0> <kept5> {6}"]]), kept)
     assert back.numpy() == [[b"{0} {5} {6}"]]
+    assert faults.numpy() == [[4]]
 
 
 def test_no_texts_are_no_texts():
     away, kept = put_away(tf.constant([], tf.string))
-    back = put_back(tf.zeros([0, 3], tf.string), kept)
-    assert away.shape == [0] and back.shape == [0, 3]
+    back, faults = put_back(tf.zeros([0, 3], tf.string), kept)
+    assert away.shape == [0] and back.shape == faults.shape == [0, 3]

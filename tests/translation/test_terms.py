@@ -1,11 +1,16 @@
 """Marks of terms in texts, written by hand."""
 
+import types
+
 import pytest
 import sample_runs
+import tensorflow as tf
 
-from keras_transformer.config import UserError
+from keras_transformer.config import Sampling, Search, UserError
+from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.translation import terms
 from keras_transformer.translation.terms import Terms
+from keras_transformer.translation.text_batches import texts_of, with_choice
 
 
 def mark(text, glossary=None, source_lang="en"):
@@ -142,3 +147,33 @@ def test_a_model_that_never_met_marks_refuses_terms():
     with pytest.raises(UserError, match="@terms"):
         translator.translate(["one"], terms={"one": "elf"})
     assert translator.translate(["one"], terms={}) == ["eins"]
+
+
+@pytest.mark.parametrize(
+    ("n_best", "first"), [(1, ["a {x}"]), (3, ["a {x}", "a", "a {x} {x}"])]
+)
+def test_a_translation_that_does_what_marks_want_comes_first(n_best, first):
+    search = Search(beam_size=5, n_best=n_best)
+    spelled = ["a", "a <kept0> <kept0>", "a <kept0>", "a <kept0>", ""]
+    vocabulary = types.SimpleNamespace(
+        has_marks=True, detokenize=lambda ids: tf.constant([spelled])
+    )
+    assert with_choice(vocabulary, search).n_best == 5
+    scores = tf.constant([[-1.0, -2.0, -3.0, -4.0, -float("inf")]])
+    result = BeamResult(tf.zeros([1, 5, 2]), scores, tf.ones([1, 5]))
+    source = ["one <term>{x}<as></term>"]
+    texts, scores = texts_of(vocabulary, result, search, source)
+    assert [x.decode() for x in texts.numpy()[0]] == first
+    assert scores.numpy()[0].tolist() == [-3, -1, -2][:n_best]
+
+
+def test_draws_stay_in_their_order():
+    search = Search(n_best=2, sampling=Sampling())
+    vocabulary = types.SimpleNamespace(
+        has_marks=True, detokenize=lambda ids: tf.constant([["a", "<kept0>"]])
+    )
+    assert with_choice(vocabulary, search) is search
+    result = BeamResult(tf.zeros([1, 2, 2]), tf.zeros([1, 2]), tf.ones([1, 2]))
+    source = ["<term>{x}<as></term>"]
+    texts, _ = texts_of(vocabulary, result, search, source)
+    assert texts.numpy().tolist() == [[b"a", b"{x}"]]
