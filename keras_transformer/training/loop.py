@@ -130,10 +130,9 @@ def train(session: Session) -> None:
         if workers.is_chief(strategy):
             preparation.check_beginning(session)
             enter(layout.only_writer(session.run_dir))
-        enter(workers.lost_worker_told(strategy))
+        enter(workers.together(strategy))
         enter(keras_internals.gradients_forgotten())
         _train(session, strategy, stop)
-        workers.end_together(strategy)
 
 
 def _say_it_is_over(session: Session) -> None:

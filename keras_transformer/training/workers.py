@@ -7,7 +7,6 @@ started again, all resume from the last checkpoint.
 """
 
 import contextlib
-import dataclasses
 import functools
 import json
 import logging
@@ -22,13 +21,12 @@ import tensorflow as tf
 
 from keras_transformer.config import JobError, UserError
 from keras_transformer.machine import extras
-from keras_transformer.replicas import local_values
 
-JOBS = ("chief", "worker")  # In the order of the workers.
-EXAMPLE = (
-    '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, '
-    '"task": {"type": "worker", "index": 0}}'
-)
+Task = tuple[str, int]  # Such as `("worker", 0)`.
+
+# One a process: a second one would number its collectives from the start, and
+# TensorFlow would take them for those of the first.
+_mirrored = functools.cache(tf.distribute.MirroredStrategy)
 # TensorFlow's errors if another worker has gone.
 _LOST = (
     tf.errors.AbortedError,
@@ -41,44 +39,32 @@ _LOST = (
 logger = logging.getLogger("keras_transformer")
 
 
-@dataclasses.dataclass(frozen=True)
-class Cluster:
-    """The workers of a training, as `TF_CONFIG` lists them, chief first."""
-
-    addresses: dict[tuple[str, int], str]  # `host:port` by task.
-    own: tuple[str, int]  # The task of this process, such as `("worker", 0)`.
-
-    @classmethod
-    def from_tf_config(cls, text: str) -> "Cluster":
-        """Read `TF_CONFIG`, and refuse one that has no place for us."""
-        try:
-            fields = json.loads(text)
-            addresses = {
-                (job, i): address
-                for job in JOBS
-                for i, address in enumerate(fields["cluster"].get(job, []))
-            }
-            own = fields["task"]["type"], fields["task"]["index"]
-            known = {*addresses.values()}
-            is_right = (
-                all(re.fullmatch(r".+:\d+", address) for address in known)
-                and len(known) == len(addresses)
-                and own in addresses
-                and ("chief", 1) not in addresses
-            )
-        except (ValueError, TypeError, KeyError, AttributeError):
-            is_right = False
-        if not is_right:
-            raise UserError(
-                "Expected TF_CONFIG to list an address, host:port, for each "
-                "worker and at most one chief, and to name one of them as the "
-                f"task, received {text!r}; it looks like {EXAMPLE}."
-            )
-        return cls(addresses, own)
-
-    def describe(self, task: tuple[str, int]) -> str:
-        """Name a worker and its address."""
-        return f"{task[0]} {task[1]} at {self.addresses[task]}"
+def read_cluster(text: str) -> tuple[dict[Task, str], Task]:
+    """Read `TF_CONFIG`: what each worker is called, by task, and our task."""
+    try:
+        fields = json.loads(text)
+        own = fields["task"]["type"], fields["task"]["index"]
+        addresses = {
+            (job, i): address
+            for job in ("chief", "worker")
+            for i, address in enumerate(fields["cluster"].get(job, []))
+        }
+        if not (
+            all(re.fullmatch(r".+:\d+", x) for x in addresses.values())
+            and len({*addresses.values()}) == len(addresses)
+            and own in addresses
+            and ("chief", 1) not in addresses
+        ):
+            raise ValueError
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise UserError(
+            "Expected TF_CONFIG to list an address, host:port, for each worker "
+            "and at most one chief, and to name one of them as the task, "
+            f"received {text!r}; it looks like "
+            '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, '
+            '"task": {"type": "worker", "index": 0}}.'
+        ) from None
+    return {x: f"{x[0]} {x[1]} at {addresses[x]}" for x in addresses}, own
 
 
 def make_strategy(name: str) -> tf.distribute.Strategy:
@@ -91,8 +77,7 @@ def make_strategy(name: str) -> tf.distribute.Strategy:
     extras.check_keras()
     text = os.environ.get("TF_CONFIG", "")
     if name == "multiworker" or (name == "auto" and text):
-        cluster = Cluster.from_tf_config(text)
-        if len(cluster.addresses) > 1:
+        if len(read_cluster(text)[0]) > 1:
             return _join(text)
         name = "auto"
     gpus = tf.config.list_logical_devices("GPU")
@@ -102,18 +87,10 @@ def make_strategy(name: str) -> tf.distribute.Strategy:
 
 
 @functools.cache
-def _mirrored() -> tf.distribute.Strategy:
-    # A second strategy in a process would number its collectives from the
-    # start, and TensorFlow would take them for those of the first.
-    return tf.distribute.MirroredStrategy()
-
-
-@functools.cache
 def _join(text: str) -> tf.distribute.Strategy:
     """Join the other workers, and wait for them."""
-    cluster = Cluster.from_tf_config(text)
-    own, count = cluster.describe(cluster.own), len(cluster.addresses)
-    logger.info("This is %s, waiting for all %d workers.", own, count)
+    workers, own = read_cluster(text)
+    logger.info("%s waits for all %d workers.", workers[own], len(workers))
     try:
         with _signals_end_the_process():
             return tf.distribute.MultiWorkerMirroredStrategy()
@@ -125,8 +102,9 @@ def _join(text: str) -> tf.distribute.Strategy:
     except tf.errors.OpError as error:
         reason = str(error).splitlines()[0]
         raise JobError(
-            f"{own} could not join the other workers ({reason}); check if its "
-            "port is free, then start the same command again on every machine."
+            f"{workers[own]} could not join the other workers ({reason}); "
+            "check if its port is free, then start the same command again on "
+            "every machine."
         ) from None
 
 
@@ -145,10 +123,8 @@ def _signals_end_the_process() -> Iterator[None]:
 
 def are_several(strategy: tf.distribute.Strategy) -> bool:
     """Return whether replicas are in other processes too."""
-    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        return False
-    # Not in a cluster of one worker.
-    return strategy.num_replicas_in_sync > len(strategy.extended.worker_devices)
+    count = strategy.num_replicas_in_sync
+    return count > 1 and count > len(strategy.extended.worker_devices)
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
@@ -160,9 +136,8 @@ def sum_of(strategy: tf.distribute.Strategy, number: int) -> int:
     """Wait until every worker has asked; return the sum of their numbers."""
     if not are_several(strategy):
         return number
-    mine = tf.constant(float(number))
-    total = strategy.reduce(tf.distribute.ReduceOp.SUM, mine, axis=None)
-    return round(float(local_values(strategy, total)))
+    total = strategy.reduce("SUM", tf.constant(float(number)), axis=None)
+    return round(float(total))
 
 
 def meet(strategy: tf.distribute.Strategy) -> None:
@@ -182,24 +157,11 @@ def chief_first(strategy: tf.distribute.Strategy) -> Iterator[None]:
         meet(strategy)
 
 
-def end_together(strategy: tf.distribute.Strategy) -> None:
-    """Wait until every worker has reached this call, and may end its process.
-
-    If one ended as soon as all have met, another that has not heard of it yet
-    would report it as lost. So all meet a second time, which may fail.
-    """
-    meet(strategy)
-    with contextlib.suppress(*_LOST):
-        meet(strategy)
-
-
 def check_alike(strategy: tf.distribute.Strategy, **facts: Any) -> None:
     """Refuse, on every worker, what others have read or made otherwise."""
-    if not are_several(strategy):
-        return
     said = ", ".join(f"{name} {value}" for name, value in facts.items())
     mine = tf.constant([zlib.crc32(said.encode())], tf.int64)
-    if len({*strategy.gather(mine, axis=0).numpy().tolist()}) > 1:
+    if are_several(strategy) and len({*strategy.gather(mine, 0).numpy()}) > 1:
         raise UserError(
             f"Expected the same on every worker, here it is {said}; put "
             "`run_dir` on a file system that all workers share, and give them "
@@ -208,57 +170,51 @@ def check_alike(strategy: tf.distribute.Strategy, **facts: Any) -> None:
 
 
 def share_rows(
-    strategy: tf.distribute.Strategy, dataset: tf.data.Dataset
+    strategy: tf.distribute.Strategy, endless: tf.data.Dataset
 ) -> tf.data.Dataset | tf.distribute.DistributedDataset:
     """Share the rows of every batch over all replicas.
 
-    Every worker has the same dataset. Each of n replicas gets every n-th row of
-    a batch, or no row if it has too few.
+    Every worker has the same endless dataset. Each of n replicas gets every
+    n-th row of a batch, or no row if it has too few.
     """
-    if strategy.num_replicas_in_sync == 1:
-        return dataset
-    return strategy.distribute_datasets_from_function(
-        functools.partial(_rows_of_worker, dataset)
-    )
+    count = strategy.num_replicas_in_sync
+    if count == 1:
+        return endless
 
+    def of_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        local = count // context.num_input_pipelines
+        first = context.input_pipeline_id * local
 
-def _rows_of_worker(
-    dataset: tf.data.Dataset, context: tf.distribute.InputContext
-) -> tf.data.Dataset:
-    replicas = context.num_replicas_in_sync
-    local = replicas // context.num_input_pipelines
-    first = context.input_pipeline_id * local
-
-    def parts(*batch: Any) -> tf.data.Dataset:
-        return tf.data.Dataset.range(first, first + local).map(
-            lambda number: tf.nest.map_structure(
-                lambda ids: ids[number::replicas], batch
+        def parts(*batch: Any) -> tf.data.Dataset:
+            return tf.data.Dataset.range(first, first + local).map(
+                lambda i: tf.nest.map_structure(lambda x: x[i::count], batch)
             )
-        )
 
-    shared = dataset.flat_map(parts)
-    if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
-        # Otherwise every step would ask all workers for another batch.
-        endless = tf.data.INFINITE_CARDINALITY
-        shared = shared.apply(tf.data.experimental.assert_cardinality(endless))
-    return shared.prefetch(2 * local)
+        # Known to be endless, or every step would ask all for another batch.
+        return endless.flat_map(parts).repeat().prefetch(2 * local)
+
+    return strategy.distribute_datasets_from_function(of_worker)
 
 
 @contextlib.contextmanager
-def lost_worker_told(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Report a lost worker as a `JobError`."""
+def together(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Wait for all at the end; report a lost worker as a `JobError`."""
     try:
         yield
+        meet(strategy)
     except _LOST as error:
         if not are_several(strategy):
             raise
-        cluster = Cluster.from_tf_config(os.environ["TF_CONFIG"])
+        workers, own = read_cluster(os.environ["TF_CONFIG"])
         named = re.findall(r"/job:(\w+)/(?:\w+:\d+/)?task:(\d+)", str(error))
-        tasks = {(job, int(i)) for job, i in named} - {cluster.own}
-        lost = sorted(tasks & cluster.addresses.keys())
+        tasks = {(job, int(i)) for job, i in named} & workers.keys() - {own}
+        lost = " and ".join(workers[task] for task in sorted(tasks))
         raise JobError(
-            f"Lost {' and '.join(map(cluster.describe, lost)) or 'a worker'}: "
-            "its process ended or its machine no longer answers. If its log "
-            "names a problem, solve that; then start the same command again on "
-            "every machine: it goes on at the last checkpoint."
+            f"Lost {lost or 'a worker'}: its process ended or its machine no "
+            "longer answers. Solve what its log names, if anything; then start "
+            "the same command again on every machine: it goes on from there."
         ) from None
+    # One that ended as soon as all have met would seem lost to another that has
+    # not heard of it yet. So all meet a second time, which may fail.
+    with contextlib.suppress(*_LOST):
+        meet(strategy)

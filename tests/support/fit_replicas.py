@@ -157,15 +157,16 @@ def fit_exactly(accumulate=1, dropout=0.0, jit_compile=False):
             )
             model.optimizer.build(model.trainable_variables)
         data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(BATCH)
-        data = workers.share_rows(strategy, data.repeat(4))
+        data = workers.share_rows(strategy, data.repeat())
         losses = []
         keep = keras.callbacks.LambdaCallback(
             on_train_batch_end=lambda _, logs: losses.append(
                 float(logs["batch_loss"])
             )
         )
-        how = dict(verbose=0, validation_data=data, callbacks=[keep])
-        found = results(model, model.fit(data, **how))
+        how = dict(steps_per_epoch=20, validation_steps=20, verbose=0)
+        fitted = model.fit(data, validation_data=data, callbacks=[keep], **how)
+        found = results(model, fitted)
 
         @tf.function(autograph=False)
         def drop():

@@ -16,7 +16,6 @@ from keras_transformer.config import JobError, UserError
 from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.history import read_history
 from keras_transformer.training import workers
-from keras_transformer.training.workers import Cluster
 
 HERE = ["h1:1", "h2:2", "h3:3"]
 
@@ -29,11 +28,13 @@ def test_a_cluster_counts_the_chief_first():
             "environment": "cloud",
         }
     )
-    found = Cluster.from_tf_config(text)
-    tasks = [("chief", 0), ("worker", 0), ("worker", 1)]
-    assert [*found.addresses.items()] == [*zip(tasks, HERE, strict=True)]
-    assert found.own == ("worker", 1)
-    assert found.describe(tasks[0]) == "chief 0 at h1:1"
+    names, own = workers.read_cluster(text)
+    assert [*names.items()] == [
+        (("chief", 0), "chief 0 at h1:1"),
+        (("worker", 0), "worker 0 at h2:2"),
+        (("worker", 1), "worker 1 at h3:3"),
+    ]
+    assert own == ("worker", 1)
 
 
 @pytest.mark.parametrize(
@@ -247,5 +248,5 @@ def test_a_cluster_of_one_worker_ends_when_it_is_told_to(corpus, tmp_path):
 def test_without_workers_no_error_is_taken_for_a_lost_one():
     strategy = tf.distribute.get_strategy()
     with pytest.raises(tf.errors.UnavailableError):
-        with workers.lost_worker_told(strategy):
+        with workers.together(strategy):
             raise tf.errors.UnavailableError(None, None, "a file system")
