@@ -15,7 +15,7 @@ import platform
 import re
 import time
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -146,13 +146,6 @@ class TestSet:
         sources = [source for source, _ in pairs]
         return cls(about, sources, list(zip(*rows, strict=True)))
 
-    def texts(self) -> dict[str, Sequence[str]]:
-        """Return the texts by the names of their files."""
-        texts = {f"reference.{i}": x for i, x in enumerate(self.references, 1)}
-        if len(texts) == 1:
-            texts = {"reference": self.references[0]}
-        return {"source": self.sources, **texts}
-
 
 def evaluate(
     translator: "Translator",
@@ -164,11 +157,48 @@ def evaluate(
     tokenize: str,
 ) -> Evaluation:
     """Translate a test set, score it, and write all to a folder, if it can."""
-    place: pathlib.Path | None = folder
+    translations, speed = translate(
+        translator, test_set.sources, search, batching
+    )
+    is_written = _write_texts(folder, test_set, translations)
+    how = test_set.about["target_lang"], lowercase, tokenize
+    result = dataclasses.replace(
+        score(translations, test_set.references, *how),
+        **speed,
+        folder=folder if is_written else None,
+    )
+    if is_written:
+        report = {
+            **test_set.about,
+            "search": dataclasses.asdict(search),
+            **translator.weights.report(),
+            **result.report(),
+        }
+        text = f"{json.dumps(report, indent=2)}\n"
+        files.write_text(folder / SCORES_FILE, text)
+        logger.info("Wrote texts and scores to %s.", folder)
+    references = itertools.chain(*test_set.references)
+    if warning := caution(result.bleu.value, references, tokenize):
+        logger.warning(warning)
+    return result
+
+
+def _write_texts(
+    folder: pathlib.Path, test_set: TestSet, translations: Sequence[str]
+) -> bool:
+    """Write all texts as we score them; return whether the folder took them."""
+    texts = {"source": test_set.sources, "translation": translations}
+    several = len(test_set.references) > 1
+    for number, reference in enumerate(test_set.references, 1):
+        texts[f"reference.{number}" if several else "reference"] = reference
     try:
-        for old in folder.glob("reference*.txt"):  # There may be fewer now.
-            old.unlink()
-        _write_texts(folder, test_set.texts())
+        folder.mkdir(parents=True, exist_ok=True)
+        # These may be more references, and figures of other translations.
+        for old in (*folder.glob("reference*.txt"), folder / SCORES_FILE):
+            old.unlink(missing_ok=True)
+        for name, lines in texts.items():
+            rows = (f"{on_one_line(text)}\n" for text in composed(lines))
+            files.write_text(folder / f"{name}.txt", "".join(rows))
     except OSError as error:
         if error.errno not in (errno.EROFS, errno.EACCES):
             raise
@@ -177,31 +207,8 @@ def evaluate(
             folder,
             error.strerror,
         )
-        place = None
-    translations, speed = translate(
-        translator, test_set.sources, search, batching
-    )
-    if place:
-        # The figures there would be of other translations.
-        (place / SCORES_FILE).unlink(missing_ok=True)
-        _write_texts(place, {"translation": translations})
-    how = test_set.about["target_lang"], lowercase, tokenize
-    scored = score(translations, test_set.references, *how)
-    result = dataclasses.replace(scored, **speed, folder=place)
-    if place:
-        report = {
-            **test_set.about,
-            "search": dataclasses.asdict(search),
-            **translator.weights.report(),
-            **result.report(),
-        }
-        text = f"{json.dumps(report, indent=2)}\n"
-        files.write_text(place / SCORES_FILE, text)
-        logger.info("Wrote texts and scores to %s.", place)
-    references = itertools.chain(*test_set.references)
-    if warning := caution(result.bleu.value, references, tokenize):
-        logger.warning(warning)
-    return result
+        return False
+    return True
 
 
 def warn_of_shared(corpus: Corpus, split: str, train_split: str) -> None:
@@ -219,16 +226,6 @@ def warn_of_shared(corpus: Corpus, split: str, train_split: str) -> None:
         shared = sum(source in met for source in sources)
         for said in shared_advice({split: (shared, len(sources))}):
             logger.warning(said)
-
-
-def _write_texts(
-    folder: pathlib.Path, texts: Mapping[str, Sequence[str]]
-) -> None:
-    """Write files by name, as sacreBLEU reads and as we score them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, lines in texts.items():
-        rows = (f"{on_one_line(text)}\n" for text in composed(lines))
-        files.write_text(folder / f"{name}.txt", "".join(rows))
 
 
 def folder_name(split: str, corpus: str | None, is_ensemble: bool) -> str:

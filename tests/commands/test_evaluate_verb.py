@@ -143,7 +143,7 @@ def test_another_corpus_leaves_the_runs_own_results(run_dir, corpus, tmp_path):
 def test_a_read_only_run_is_scored(run_dir, monkeypatch, caplog, capsys):
     closed = OSError(errno.EROFS, os.strerror(errno.EROFS))
     monkeypatch.setattr(
-        evaluation, "_write_texts", mock.Mock(side_effect=closed)
+        evaluation.files, "write_text", mock.Mock(side_effect=closed)
     )
     assert run("evaluate", run_dir) == 0
     assert "Nothing is written to" in caplog.text
