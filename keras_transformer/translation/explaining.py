@@ -107,37 +107,18 @@ def _search(
 
 
 def _reread(
-    model: Transformer,
-    translator: Any,
-    source: tf.Tensor,
-    written: list[Ids],
+    model: Transformer, translator: Any, source: tf.Tensor, written: list[Ids]
 ) -> dict[str, Any]:
     """Find the attention and the alternatives of each row by rereading."""
     tokenizer = translator.tokenizer
-    memory_spec = tf.TensorSpec(
-        [1, None, model.model_config.d_model], model.compute_dtype
-    )
-    mask_spec = tf.TensorSpec([1, 1, 1, None], tf.bool)
     with translator.id_model.weights_in_use():
-        encode = translator.graph(
-            _reread,
-            functools.partial(model.encode, return_attention_scores=True),
-            IDS,
-        )
-        decode = translator.graph(
-            _decode,
-            functools.partial(_decode, model),
-            IDS,
-            memory_spec,
-            mask_spec,
-        )
-    memory, source_mask, of_layers = encode(source)
-    encoder = _stacked(of_layers)
-    longest = 1 + max(len(ids) for ids in written)
+        look = functools.partial(_look, model)
+        graph = translator.graph(_look, look, IDS, IDS)
+    length, longest = source.shape[1], 1 + max(map(len, written))
     layers = model.model_config.layers_of("decoder")
-    sizes = (layers, encoder.shape[2], len(written))
+    sizes = (layers, model.model_config.num_heads, len(written))
     decoder = np.zeros([*sizes, longest], np.float32)
-    cross = np.zeros([*sizes, source.shape[1]], np.float32)
+    cross = np.zeros([*sizes, length], np.float32)
     alternatives: list[Any] = [()] * len(written)
     for batch, (rows, b, t) in _passes(
         written, _READ_AT_ONCE // longest, tokenizer.ids.bos
@@ -145,21 +126,19 @@ def _reread(
         target_in = tf.ragged.constant(batch, tf.int32).to_tensor(
             tokenizer.ids.pad
         )
-        log_probs, ids, of_self, of_cross = decode(
-            target_in, memory, source_mask
-        )
+        (log_probs, ids), *attention = graph(source, target_in)
         for row, best, numbers in zip(
             rows, ids.numpy()[b, t], log_probs.numpy()[b, t], strict=True
         ):
             alternatives[row] = list(
                 map(Alternative, tokenizer.pieces(best), numbers.tolist())
             )
+        encoder, of_self, of_cross = (each.numpy() for each in attention)
         # The axes of two lists come first: (rows, L, H, .).
-        of_rows = _stacked(of_self)[:, b, :, t]
-        length = target_in.shape[1]
-        decoder[:, :, rows, :length] = of_rows.transpose(1, 2, 0, 3)
-        of_rows = _stacked(of_cross)[:, b, :, t]
-        cross[:, :, rows] = of_rows.transpose(1, 2, 0, 3)
+        of_self, of_cross = (x[:, b, :, t] for x in (of_self, of_cross))
+        read = target_in.shape[1]
+        decoder[:, :, rows, :read] = of_self.transpose(1, 2, 0, 3)
+        cross[:, :, rows] = of_cross.transpose(1, 2, 0, 3)
     return dict(
         encoder=encoder[:, 0],
         decoder=decoder,
@@ -168,24 +147,30 @@ def _reread(
     )
 
 
-def _decode(
-    model: Transformer,
-    target_in: tf.Tensor,
-    memory: tf.Tensor,
-    source_mask: tf.Tensor,
-) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor], list[tf.Tensor]]:
-    """Find the likeliest next tokens `(B, T, K)`, and the attention."""
+def _look(
+    model: Transformer, source: tf.Tensor, target_in: tf.Tensor
+) -> tuple[Any, tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Find the likeliest next tokens `(B, T, K)` after targets of one source.
+
+    Return them after their log-probabilities, and the attention of all layers,
+    float32 `(L, B, H, ., .)`.
+    """
+    memory, mask, encoder = model.encode(source, return_attention_scores=True)
     batch = tf.shape(target_in)[0]
     logits, decoder, cross = model.decode(
         target_in,
         tf.repeat(memory, batch, axis=0),
-        tf.repeat(source_mask, batch, axis=0),
+        tf.repeat(mask, batch, axis=0),
         return_attention_scores=True,
     )
-    log_probs, ids = tf.math.top_k(
+    likeliest = tf.math.top_k(
         tf.nn.log_softmax(logits), min(_LIKELIEST, model.vocab_size)
     )
-    return log_probs, ids, decoder, cross
+    encoder, decoder, cross = (
+        tf.cast(tf.stack(layers), tf.float32)
+        for layers in (encoder, decoder, cross)
+    )
+    return likeliest, encoder, decoder, cross
 
 
 def _ranked(result: BeamResult, pad_id: int) -> dict[Ids, tuple[int, float]]:
@@ -276,8 +261,3 @@ def _passes(
             # (3, rows): the rows, and for each its row and position in a batch.
             np.array([(row, *at) for row, at in places.items()]).T,
         )
-
-
-def _stacked(layers: list) -> np.ndarray:
-    """Stack layers to `(L, B, H, T, .)`, float32."""
-    return np.stack([np.asarray(tf.cast(w, tf.float32)) for w in layers])
