@@ -1,28 +1,10 @@
-"""The names of the files in a run directory, and its lock.
+"""The files of a run directory, and its lock.
 
-    config.json           the model, its text and its settings
-    tokenizer.model       the vocabulary; in an imported run perhaps a zip of
-                          two, as in `data.paired_tokenizer`
-    final.weights.h5      the weights to translate with: averaged, last or best
-    result.json           which those are, and what validation said of them
-    curve.png             the learning curve
-    records/SPLIT/        the corpus as ids
-    records/watched.json  the pairs that validation watches
-    checkpoints/step-N/   weights, optimizer, place in the data
-    checkpoints/best-N/   weights of the best validation, with `patience`
-    logs/                 history.csv, TensorBoard's logs
-    evaluation/NAME/      texts and scores of a test set
-    distilled/            the text of a student; distilled.unfinished/ until
-                          complete
-    exported/             the model as `serve` needs it
-    training.lock         the process that trains it now
-
-The first three of a finished run are enough to translate, score, evaluate and
-export.
+The configuration, the vocabulary and the final weights of a finished run are
+enough to translate, score, evaluate and export.
 """
 
 import contextlib
-import errno
 import fcntl
 import logging
 import os
@@ -35,20 +17,20 @@ from keras_transformer.config import JobError, UserError
 from keras_transformer.data.pieces import TOKENIZER_FILE as TOKENIZER_FILE
 
 logger = logging.getLogger("keras_transformer")
-CONFIG_FILE = "config.json"
-FINAL_FILE = "final.weights.h5"
-RESULT_FILE = "result.json"
+CONFIG_FILE = "config.json"  # The model, its text and its settings.
+FINAL_FILE = "final.weights.h5"  # To translate with: averaged, last or best.
+RESULT_FILE = "result.json"  # Which those are, and what validation found.
 CURVE_FILE = "curve.png"
-RECORDS = "records"
-WATCHED_FILE = "watched.json"
-CHECKPOINTS = "checkpoints"
-LOGS = "logs"
+RECORDS = "records"  # SPLIT/, the corpus as ids.
+WATCHED_FILE = "watched.json"  # In RECORDS: the pairs to watch BLEU on.
+CHECKPOINTS = "checkpoints"  # step-N/, and with `patience` best-N/.
+LOGS = "logs"  # HISTORY_FILE, and TensorBoard's.
 HISTORY_FILE = "history.csv"
-EVALUATION = "evaluation"
+EVALUATION = "evaluation"  # NAME/, texts and SCORES_FILE of a test set.
 SCORES_FILE = "scores.json"
-DISTILLED = "distilled"
-EXPORTED = "exported"
-LOCK_FILE = "training.lock"
+DISTILLED = "distilled"  # The text of a student.
+EXPORTED = "exported"  # The model as `serve` needs it.
+LOCK_FILE = "training.lock"  # The process that trains it now.
 
 
 def has_begun(run_dir: str | os.PathLike) -> bool:
@@ -89,7 +71,7 @@ def check_empty(run_dir: str | os.PathLike) -> pathlib.Path:
     return path
 
 
-# The locks of this process, by the path of the locked file.
+# The locked files of this process, by their paths.
 _held: dict[pathlib.Path, int] = {}
 
 
@@ -102,19 +84,16 @@ def only_writer(run_dir: str | os.PathLike) -> Iterator[None]:
     """
     run_dir = pathlib.Path(run_dir)
     is_new, path = not run_dir.exists(), run_dir / LOCK_FILE
-    lock = _take(path)
-    if lock is not None:
-        _held[path] = lock
+    _held[path] = lock = _take(path)
     try:
         yield
     finally:
-        if lock is not None:
-            del _held[path]
-            # In this order, a process that has opened the file meanwhile sees
-            # that it is no longer the one in the directory.
-            if _is_at(lock, path):
-                path.unlink()
-            os.close(lock)
+        del _held[path]
+        # In this order, a process that has opened the file meanwhile sees
+        # that it is no longer the one in the directory.
+        if _is_at(lock, path):
+            path.unlink()
+        os.close(lock)
         if is_new:
             with contextlib.suppress(OSError):  # Not empty.
                 run_dir.rmdir()
@@ -131,8 +110,8 @@ def check_lock(run_dir: str | os.PathLike) -> None:
         )
 
 
-def _take(path: pathlib.Path) -> int | None:
-    """Lock the file; return its descriptor, or None if locks fail."""
+def _take(path: pathlib.Path) -> int:
+    """Lock the file, and return its descriptor."""
     while True:
         # Not `exist_ok`: another one may remove it while `mkdir` looks at it.
         with contextlib.suppress(FileExistsError):
@@ -143,10 +122,20 @@ def _take(path: pathlib.Path) -> int | None:
             continue  # The last holder has just removed the folder.
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except (BlockingIOError, PermissionError):
+            holder = os.read(lock, 999).decode() or "another process"
             os.close(lock)
-            _without_lock(path, error)
-            return None
+            raise UserError(
+                f"{path.parent} is in use by {holder}; wait until it ends, or "
+                "choose another folder."
+            ) from None
+        except OSError as error:
+            logger.warning(
+                "The file system of %s has no locks (%s): make sure that "
+                "nothing else writes there.",
+                path.parent,
+                error.strerror,
+            )
         if _is_at(lock, path):
             since = time.strftime("%Y-%m-%d %H:%M:%S %z")
             holder = f"process {os.getpid()} on {socket.gethostname()}"
@@ -155,26 +144,6 @@ def _take(path: pathlib.Path) -> int | None:
                 os.write(lock, f"{holder} since {since}".encode())
             return lock
         os.close(lock)  # The last holder has removed this file.
-
-
-def _without_lock(path: pathlib.Path, error: OSError) -> None:
-    """Refuse what somebody holds; go on where the file system has no locks."""
-    if isinstance(error, BlockingIOError):
-        holder = "another process"
-        with contextlib.suppress(OSError):  # It may just have gone.
-            holder = path.read_text() or holder
-        raise UserError(
-            f"{path.parent} is in use by {holder}; wait until it ends, or "
-            "choose another folder."
-        ) from None
-    if isinstance(error, PermissionError) or error.errno == errno.EIO:
-        raise error
-    logger.warning(
-        "The file system of %s has no locks (%s): make sure that nothing else "
-        "writes there.",
-        path.parent,
-        error.strerror,
-    )
 
 
 def _is_at(lock: int, path: pathlib.Path) -> bool:
