@@ -6,7 +6,6 @@ import math
 import os
 import pathlib
 import re
-from typing import Any
 
 from keras_transformer.settings import whole_number
 
@@ -90,9 +89,10 @@ def log_devices() -> None:
     """Log the devices to compute on."""
     import tensorflow as tf
 
-    gpus = tf.config.list_physical_devices("GPU")
-    if gpus:
-        logger.info("GPUs: %s.", ", ".join(map(_describe, gpus)))
+    if gpus := tf.config.list_physical_devices("GPU"):
+        about = tf.config.experimental.get_device_details
+        names = [about(gpu).get("device_name", gpu.name) for gpu in gpus]
+        logger.info("GPUs: %s.", ", ".join(names))
     else:
         logger.info("No GPU: computing on %d CPU cores.", cores())
 
@@ -129,16 +129,6 @@ def _schedulable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):  # Not on macOS.
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _describe(gpu: Any) -> str:
-    """Name a GPU, as in "NVIDIA H200 (compute capability 9.0)"."""
-    import tensorflow as tf
-
-    details = tf.config.experimental.get_device_details(gpu)
-    name = details.get("device_name", gpu.name)
-    capability = ".".join(map(str, details.get("compute_capability", ())))
-    return name + f" (compute capability {capability})" * bool(capability)
 
 
 def searches(

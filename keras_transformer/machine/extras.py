@@ -4,7 +4,6 @@ Training, translating, evaluating and exporting need no extra.
 """
 
 import importlib
-import os
 from importlib import metadata
 from typing import Any
 
@@ -48,15 +47,11 @@ def check_keras() -> None:
 def missing_keras(error: ImportError) -> UserError | None:
     """Explain an import that fails for how Keras was set up, or return None."""
     is_keras = "Keras cannot be imported" in str(error)  # TensorFlow's words.
-    if is_keras and (legacy := os.environ.get("TF_USE_LEGACY_KERAS")):
-        return UserError(
-            f"TF_USE_LEGACY_KERAS={legacy} asks TensorFlow for Keras 2, which "
-            "is not installed; unset it."
-        )
     if is_keras or error.name in ("jax", "torch", "openvino"):
         return UserError(
-            "Keras was told, by KERAS_BACKEND or keras.json, to compute with a "
-            "package that is not installed; set KERAS_BACKEND=tensorflow."
+            "Keras was told, by KERAS_BACKEND, keras.json or "
+            "TF_USE_LEGACY_KERAS, to compute with a package that is not "
+            "installed; set KERAS_BACKEND=tensorflow and unset the last."
         )
     return None
 

@@ -4,15 +4,11 @@ A checkpoint is a folder `checkpoints/step-000001200` of a run directory:
 
     model.weights.h5   Keras's own format: `model.load_weights` reads it
     training.npz       the optimizer's variables and the dropout seeds
-    state.json         update count, seconds of training, what validation has
-                       found, checksums
+    state.json         a `Progress`, and checksums
 
-Only the newest `RESUMABLE` keep their training.npz, which is twice the size of
-the weights. Older ones, without it, are kept for averages.
-
-A folder `checkpoints/best-000001200` is no checkpoint to resume from. A
-training with `patience` keeps the weights of its best validation there, in the
-same files without training.npz.
+Older ones, without training.npz, are kept for averages. With `patience`,
+`checkpoints/best-000001200` holds the weights of the best validation, also
+without it.
 """
 
 import contextlib
@@ -34,7 +30,7 @@ from keras_transformer.replicas import seeds_of
 from keras_transformer.runs.layout import CHECKPOINTS, list_checkpoints, step_of
 
 WEIGHTS_FILE = "model.weights.h5"
-RESUMABLE = 2
+RESUMABLE = 2  # Newest ones with training.npz: twice the size of the weights.
 _TRAINING_FILE = "training.npz"
 _STATE_FILE = "state.json"
 
@@ -182,12 +178,8 @@ def restore_checkpoint(
         return Progress()
     path, state = newest_undamaged(run_dir, 1, needed=_TRAINING_FILE)[0]
     for other in list_checkpoints(run_dir):
-        if step_of(other) > step_of(path):
-            # It is damaged.
-            aside = other.with_name(f".damaged-{other.name}")
-            if aside.exists():  # An earlier one of the same step.
-                files.remove(aside)
-            other.rename(aside)
+        if step_of(other) > step_of(path):  # It is damaged.
+            files.give_name(other, other.with_name(f".damaged-{other.name}"))
     _remove_temporary(run_dir, path)
     with _without_optimizer(model):
         model.load_weights(path / WEIGHTS_FILE)

@@ -263,7 +263,14 @@ class RunConfig:
             known, _ = _known(cls, {"version": None, **fields, **parts})
             run = cls(**known)
         except _UNREADABLE as error:
-            raise _unreadable(path, error, fields.get("version")) from None
+            version = fields.get("version")
+            advice = "restore the file or choose another folder"
+            if version not in (None, __version__):
+                advice = f"install version {version}, which wrote it"
+            raise UserError(
+                f"{path} is not a configuration this version can read "
+                f"({error}); {advice}."
+            ) from None
         if run.removed:
             _warn_once(run._of_removed(run_dir))
         return run
@@ -272,19 +279,6 @@ class RunConfig:
 def begun_config(run_dir: str | os.PathLike) -> RunConfig | None:
     """Return the configuration of a run that has begun; None otherwise."""
     return RunConfig.load(run_dir) if has_begun(run_dir) else None
-
-
-def _unreadable(
-    path: pathlib.Path, error: Exception, version: str | None
-) -> UserError:
-    """Say what would read a configuration that this version cannot."""
-    advice = "restore the file or choose another folder"
-    if version not in (None, __version__):
-        advice = f"install version {version}, which wrote it"
-    return UserError(
-        f"{path} is not a configuration this version can read ({error}); "
-        f"{advice}."
-    )
 
 
 def _not_a_run(path: pathlib.Path) -> UserError:

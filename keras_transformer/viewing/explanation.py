@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from keras_transformer.config import UserError
 from keras_transformer.machine import extras, files
 from keras_transformer.viewing import viewer
 
@@ -184,14 +183,8 @@ class Explanation:
         Args:
             path: The file to write or replace.
         """
-        text = viewer.document(self.source, [self.to_html()])
-        try:
-            files.write_text(path, text)
-        except OSError as error:
-            raise UserError(
-                f"Expected a place to write the page to, received {path} "
-                f"({error.strerror}); check its folder."
-            ) from None
+        page = viewer.document(self.source, [self.to_html()])
+        files.write_text(path, page)
 
     def plot(
         self,
