@@ -51,29 +51,20 @@ class SettingError(UserError, ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """The details of a setting, besides its name, type and default.
+    """The details of a setting, besides its name, type and default."""
 
-    Attributes:
-        help: A phrase without a full stop, for the flag's help.
-        within: The interval of allowed numbers, such as `"[0, 1)"`; for whole
-            numbers, which count something, those from 1 on if not given.
-        choices: All allowed values, where they are few.
-        flag: Whether command lines have a flag for it.
-        metavar: What the flag's help calls the value.
-        several: Says that it is a list, and of what; each item has a flag.
-        or_object: Whether something of another type may stand in for it,
-            which is checked where it is used.
-        may_change: Whether a run that has begun may go on with another value:
-            it affects how long it trains and what it keeps, not the result.
-    """
-
-    help: str
+    help: str  # A phrase without a full stop.
+    # The interval of allowed numbers, such as "[0, 1)"; for whole numbers,
+    # which count something, those from 1 on if not given.
     within: str | None = None
-    choices: tuple[str, ...] = ()
-    flag: bool = True
-    metavar: str | None = None
-    several: str | None = None
+    choices: tuple[str, ...] = ()  # All allowed values, where they are few.
+    flag: bool = True  # Whether command lines have a flag for it.
+    metavar: str | None = None  # What the flag's help calls the value.
+    several: str | None = None  # Says that it is a list, and of what.
+    # Whether an object, checked where it is used, may stand in for it.
     or_object: bool = False
+    # Whether a run that has begun may go on with another value: it affects how
+    # long it trains and what it keeps, not the result.
     may_change: bool = False
 
     def described(self) -> str:

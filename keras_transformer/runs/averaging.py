@@ -34,34 +34,26 @@ logger = logging.getLogger("keras_transformer")
 
 @dataclasses.dataclass(frozen=True)
 class Chosen:
-    """The weights of a run to take; `result.json` keeps those of its end.
+    """The weights of a run to take; `result.json` keeps those of its end."""
 
-    Attributes:
-        checkpoints: Names of the checkpoints behind them, oldest first; none
-            if only the final weights are left.
-        checksum: CRC-32 of the file that they, or the newest of them, are in.
-        averaged: How many checkpoints the average is of; 0 if not noted.
-        step: Updates of the whole training; 0 if it did not end, or left no
-            `result.json`, so that the attributes below say nothing.
-        better: `"average"`, `"last"` or `"best"`: which these are.
-        validation: The figures of each of these weights on the validation
-            set: `loss`, `perplexity`, `token_accuracy` and `bleu`, of a sample
-            decoded greedily. Weights that could not be validated have none.
-            Only a training with `patience` has the best beside the others.
-        by: `"loss"` or `"bleu"`: the figure that decided.
-        run_dir: The run directory, which the file does not name.
-    """
-
+    # Names of those behind them, oldest first; none if only the final weights
+    # are left.
     checkpoints: tuple[str, ...]
+    # CRC-32 of the file that they, or the newest of them, are in.
     checksum: int
-    averaged: int = 0
+    averaged: int = 0  # Checkpoints in the average; 0 if not noted.
+    # Updates of the whole training; 0 if it did not end, or left no
+    # `result.json`: then the fields below say nothing.
     step: int = 0
-    better: str = AVERAGE
+    better: str = AVERAGE  # Which these are.
+    # `loss`, `perplexity`, `token_accuracy` and `bleu`, of a sample decoded
+    # greedily, of the average, the last and, with `patience`, the best weights,
+    # if they could be validated.
     validation: Mapping[str, Mapping[str, float]] = dataclasses.field(
         default_factory=dict
     )
-    by: str = "loss"
-    run_dir: pathlib.Path = pathlib.Path()
+    by: str = "loss"  # Or "bleu": the figure that decided.
+    run_dir: pathlib.Path = pathlib.Path()  # The file does not name it.
 
     def __str__(self) -> str:
         """Identify them: other weights have another text."""
@@ -131,10 +123,7 @@ class Chosen:
 
 
 def check_size(model: ModelConfig, size: int, path: object) -> None:
-    """Refuse settings of a model that is much larger than its weights.
-
-    A wrong number must not fill the memory, so this comes before it is built.
-    """
+    """Refuse a model much larger than its weights before it is built."""
     if (count := parameters(model)) > size / 2:  # In float32: a quarter.
         raise UserError(
             f"The settings describe a model of {count:,} parameters, but "
@@ -170,11 +159,9 @@ def choose(
 ) -> Chosen:
     """Choose a run's weights to translate with.
 
-    Without `average` these are those that validation found better at the end of
-    the training, as `result.json` says. If the training has not ended, as many
-    of the newest checkpoints are averaged as the recipe says (section 6.1), and
-    with `average` that many. If there are fewer, all are taken, and the log
-    says so.
+    These are the mean of the `average` newest checkpoints (section 6.1), by
+    default what validation found better at the end of the training or, if that
+    has not ended, the mean of as many as the recipe says.
     """
     if average is None and (result := final_result(run_dir)):
         return result

@@ -50,21 +50,14 @@ class Standing(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """The progress of a training, and what was measured of it there.
+    """The progress of a training, and what was measured of it there."""
 
-    Attributes:
-        step: Batches trained on: the place in the endless data order. It is
-            also the number of optimizer updates, unless float16 had to skip
-            some, which the learning rate does not count.
-        seconds: Time spent training, over all sessions.
-        figures: What a validation found at this update, if there was one.
-        standing: How the validations stand; None at the start.
-    """
-
+    # Batches trained on: the place in the endless data order. It is also the
+    # number of updates, except those that float16 had to skip.
     step: int = 0
-    seconds: float = 0.0
-    figures: Mapping[str, float] | None = None
-    standing: Standing | None = None
+    seconds: float = 0.0  # Time spent training, over all sessions.
+    figures: Mapping[str, float] | None = None  # Of a validation here.
+    standing: Standing | None = None  # None before the first validation.
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> "Progress":

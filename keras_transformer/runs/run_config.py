@@ -48,48 +48,32 @@ _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, UserError)
 class RunConfig:
     """All that later verbs need to know about a run, as `config.json`.
 
-    Attributes:
-        preset: Name of the preset the run started from.
-        corpus: `demo`, a folder, `tfds:NAME[/CONFIG]`, `memory`, or a mixture
-            of the first three (`data/corpora.py`).
-        requested_vocab_size: The vocabulary size asked for; the model has the
-            size that the corpus could fill.
-        search: The search of later verbs, by default.
-        text: Path, size and time of each file of the text when the run
-            began; None in an imported run.
-        initial: The run that the first weights came from, if any: its
-            `"run_dir"`, the names of its averaged `"checkpoints"`, and the
-            checksum `"weights"`.
-        vocabulary: Checksum of `tokenizer.model`; None until it is there.
-        symbols: Strings that stay one piece in the vocabulary, if any.
-        is_imported: Whether another system has trained the run, and ours
-            never has.
-        machine: `strategy` and `minutes` of the last session; no setting of
-            the run, since they do not change its result.
-        version: The version of this package that began the run, if known.
-        plan: Checksum of the batches' plan; None until there is one.
-        removed: Settings of another version that it was trained with and
-            this one does not have; None if there are none.
+    What is None does not exist, or not yet.
     """
 
-    preset: str
-    corpus: str
-    requested_vocab_size: int
+    preset: str  # The one that it started from.
+    corpus: str  # A name as `open_corpus` takes it, or `memory`.
+    requested_vocab_size: int  # The corpus may not fill it.
     model: ModelConfig
     training: TrainingConfig
     source_lang: str = "en"
     target_lang: str = "de"
     train_split: str = "train"
     validation_split: str = "val"
-    search: Search = Search()
+    search: Search = Search()  # Of later verbs, by default.
+    # Path, size and time of each file of the text when the run began.
     text: list[list[Any]] | None = None
+    # The first weights: their `run_dir`, the names of the averaged
+    # `checkpoints`, and the checksum `weights`.
     initial: Mapping[str, Any] | None = None
-    vocabulary: str | None = None
-    symbols: tuple[str, ...] | None = None
-    is_imported: bool = False
+    vocabulary: str | None = None  # The checksum of its file.
+    symbols: tuple[str, ...] | None = None  # They stay one piece.
+    is_imported: bool = False  # And never trained by us.
+    # `strategy` and `minutes` of the last session, which change no result.
     machine: Mapping[str, Any] | None = None
-    version: str | None = __version__
-    plan: str | None = None
+    version: str | None = __version__  # The one that began the run.
+    plan: str | None = None  # The checksum of the plan of its batches.
+    # What it was trained with and this version does not have.
     removed: Mapping[str, Any] | None = None
 
     @classmethod

@@ -27,11 +27,7 @@ Runs = Sequence[tuple[pathlib.Path, RunConfig]]
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-    """The weights that are used, from the flags to the reports.
-
-    Attributes:
-        chosen: What was taken of each run; empty until that is known.
-    """
+    """The weights that are used, from the flags to the reports."""
 
     average: int | None = setting(
         None,
@@ -63,7 +59,7 @@ class Weights:
         "shortlist, lists for the source; faster, with nearly the same results",
         metavar="FILE",
     )
-    chosen: tuple["Chosen", ...] = ()
+    chosen: tuple["Chosen", ...] = ()  # What was taken of each run, if known.
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -81,15 +81,15 @@ def read_pairs(
     """Call a graph with batches of pairs; return what it says of each."""
     if max_source_length is not None:
         whole_number("max_source_length", max_source_length, least=2)
-    batch_tokens = whole_number("batch_tokens", batch_tokens)
-    tokenizer = translator.tokenizer
+    batching, tokenizer = Batching(batch_tokens), translator.tokenizer
     source, _ = source_ids(tokenizer, pairs[0], max_source_length)
     target = tokenizer.target.tokenize(pairs[1])
     longest = tf.maximum(source.row_lengths(), target.row_lengths()).numpy()
-    planned = batches(np.arange(len(longest)), longest, longest, batch_tokens)
+    rows = np.arange(len(longest))
+    planned = batches(rows, longest, longest, batching.batch_tokens)
     results: dict[int, tuple] = {}
     sides, pad_id = (source, target), tokenizer.ids.pad
-    for rows, result in Batching().run(graph, sides, planned, pad_id):
+    for rows, result in batching.run(graph, sides, planned, pad_id):
         of_rows = zip(*(x.numpy() for x in result), strict=True)
         results.update(zip(rows, of_rows, strict=True))
     return [results[row] for row in range(len(longest))]

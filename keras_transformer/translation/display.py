@@ -9,28 +9,18 @@ import rich.console
 import rich.progress
 
 logger = logging.getLogger("keras_transformer")
+SECONDS = 30.0  # Between two lines of a log.
 
 
 class SentenceDisplay:
     """A bar with the time left on a terminal; in a log, a line every 30 s.
 
-    Args:
-        total: Sentences in all; None if unknown, or until a call tells it.
-        bar: Whether to draw a bar on a terminal.
-        seconds: Seconds between lines in a log.
-
-    Attributes:
-        before: Sentences of the chunks that have ended.
+    `total` is the number of sentences, None if unknown or until a call tells
+    it; `before` counts those of the chunks that have ended.
     """
 
-    def __init__(
-        self,
-        total: int | None = None,
-        bar: bool = True,
-        seconds: float = 30.0,
-    ) -> None:
+    def __init__(self, total: int | None = None, bar: bool = True) -> None:
         self.total = total
-        self.seconds = seconds
         self.before = self.skipped = 0
         self.bar = rich.progress.Progress(
             rich.progress.BarColumn(),
@@ -73,7 +63,7 @@ class SentenceDisplay:
     def _show(self, done: int) -> None:
         self.bar.update(self.task, completed=done)
         now = time.monotonic()
-        if not self.bar.disable or now - self.last < self.seconds:
+        if not self.bar.disable or now - self.last < SECONDS:
             return
         self.last = now
         if self.total is None:

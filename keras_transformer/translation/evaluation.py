@@ -1,7 +1,4 @@
-"""Translates a test set and scores it (section 6.1).
-
-Every score carries a signature, which says how it was computed.
-"""
+"""Translates a test set and scores it (section 6.1)."""
 
 import contextlib
 import dataclasses
@@ -48,17 +45,11 @@ _COMPOUND = re.compile(r"(\S)-(\S)", re.ASCII)
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """A figure and how it was computed.
-
-    Attributes:
-        name: Its name in print.
-        value: 0 to 100, more is better.
-        signature: SacreBLEU's signature, with any preparation of the text.
-    """
+    """A figure and how it was computed."""
 
     name: str
-    value: float
-    signature: str
+    value: float  # 0 to 100, more is better.
+    signature: str  # SacreBLEU's, with any preparation of the text.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,11 +68,9 @@ class Evaluation:
         lowercase_tokenised_bleu: BLEU as many papers on small corpora print
             it, such as those on Multi30k; None if not asked for, or if the
             language has no spaces.
-        seconds: Time of the translation only; None if something else
-            translated.
-        target_tokens: Tokens of the translations, including end tokens; None
-            likewise.
-        folder: Where the texts and the figures lie; None likewise.
+        seconds: Time of the translation only.
+        target_tokens: Tokens of the translations, including end tokens.
+        folder: Where the texts and the figures lie; None if nowhere.
     """
 
     translations: tuple[str, ...] = dataclasses.field(repr=False)
@@ -115,19 +104,13 @@ class Evaluation:
 
 @dataclasses.dataclass(frozen=True)
 class TestSet:
-    """A split, to translate and to compare with.
-
-    Attributes:
-        about: Corpus, split, languages and so on, for reports.
-        sources: One text for each sentence.
-        references: A list for each reference, as sacreBLEU takes them.
-    """
+    """A split, to translate and to compare with."""
 
     __test__ = False  # For pytest, which looks for classes of this name.
 
-    about: dict[str, Any]
+    about: dict[str, Any]  # Corpus, split, languages and so on, for reports.
     sources: list[str]
-    references: list[tuple[str, ...]]
+    references: list[tuple[str, ...]]  # As sacreBLEU takes them.
 
     @classmethod
     def read(cls, corpus: Corpus, split: str, **about: Any) -> "TestSet":
@@ -243,10 +226,7 @@ def translate(
     search: Search,
     batching: "Batching",
 ) -> tuple[list[str], dict[str, Any]]:
-    """Translate every source, leaving none out; the log names what is cut.
-
-    Returns the translations, with `seconds` and `target_tokens`.
-    """
+    """Translate all sources, and return `seconds` and `target_tokens` too."""
     from keras_transformer.translation.text_batches import warn_of_cuts
 
     start = time.perf_counter()
@@ -367,10 +347,9 @@ def chrf(*texts: Sequence[str]) -> Score:
 def compound_split_bleu(*texts: Sequence[str]) -> Score:
     """Compute the BLEU of the paper's tables, as `get_ende_bleu.sh` does.
 
-    Both sides, German texts that are not tokenised yet, are tokenised as Moses
-    does, and compounds are split. Tokens are counted as they are and without
-    smoothing, as in Moses' `multi-bleu.perl`. The signature of the score also
-    names this preparation.
+    German texts are tokenised as Moses does, and compounds are split. Tokens
+    are counted without smoothing, as in Moses' `multi-bleu.perl`. The signature
+    of the score also names this preparation.
     """
     name = "BLEU, tokenised, compounds split, as in the paper"
     prepared = map(split_compounds, map(composed, texts))
@@ -378,11 +357,10 @@ def compound_split_bleu(*texts: Sequence[str]) -> Score:
 
 
 def lowercase_tokenised_bleu(target_lang: str, *texts: Sequence[str]) -> Score:
-    """Compute BLEU as papers on Multi30k print it.
+    """Compute BLEU as papers on Multi30k print it, from its `.lc.norm.tok`.
 
-    Both sides are lower-cased, normalised in their punctuation and tokenised,
-    in this order and as Moses does (`.lc.norm.tok` in Multi30k). Tokens are
-    counted, and the preparation is named, as in `compound_split_bleu`.
+    Texts are lower-cased, normalised in their punctuation and tokenised, as
+    Moses does. The rest is as in `compound_split_bleu`.
     """
     normalise = sacremoses.MosesPunctNormalizer(lang=target_lang).normalize
     tokenise = sacremoses.MosesTokenizer(lang=target_lang).tokenize
@@ -398,14 +376,7 @@ def lowercase_tokenised_bleu(target_lang: str, *texts: Sequence[str]) -> Score:
 
 
 def split_compounds(sentences: Iterable[str]) -> list[str]:
-    """Tokenise German and split compounds at their hyphens.
-
-    Args:
-        sentences: Sentences such as `Ein Rich-Text-Format.`
-
-    Returns:
-        Sentences such as `Ein Rich ##AT##-##AT## Text ##AT##-##AT## Format .`
-    """
+    """Tokenise German, and make `Rich ##AT##-##AT## Text` of `Rich-Text`."""
     moses = sacremoses.MosesTokenizer(lang="de")
     tokenised = (moses.tokenize(x, return_str=True) for x in sentences)
     return [_COMPOUND.sub(r"\1 ##AT##-##AT## \2", text) for text in tokenised]

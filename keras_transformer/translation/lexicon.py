@@ -59,16 +59,10 @@ def learn(
     tokenizer: Tokenizer,
     most: int = 50_000,
 ) -> np.ndarray:
-    """Find the candidates of each source piece.
+    """Find the candidates of each source piece in the first `most` pairs.
 
-    Args:
-        records: Token records of the pairs to learn from.
-        tokenizer: The tokenizer.
-        most: Most pairs to learn from, the first ones.
-
-    Returns:
-        int32 `(V, C)`, as `Shortlist` takes them. A piece is always its own
-        candidate, since names and numbers are often copied.
+    They are int32 `(V, C)`, as `Shortlist` takes them. A piece is always its
+    own candidate, since names and numbers are often copied.
     """
     size = tokenizer.vocab_size
     common, best = min(COMMON, size), min(BEST, size)
@@ -97,9 +91,8 @@ def associations(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find how strongly pieces belong together: p(target) times p(source).
 
-    Returns:
-        Keys, source piece times `size` plus target piece, int64 in ascending
-        order, and the product for each, at most 1.
+    Return keys, source piece times `size` plus target piece, int64 in ascending
+    order, and the product for each, at most 1.
     """
     swapped = dataclasses.replace(
         records, source=records.target, target=records.source

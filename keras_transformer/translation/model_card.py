@@ -1,8 +1,6 @@
-"""The model card of an export: `VERSION/model_card.json`.
+"""The model card of an export, `VERSION/model_card.json`, for our server.
 
-From it a server reads the model's languages, its size, its scores and its
-limits. TensorFlow Serving ignores the file. Old exports, and exports of models
-without a run, have none.
+Old exports, and exports of models without a run, have none.
 """
 
 import dataclasses
@@ -38,46 +36,26 @@ logger = logging.getLogger("keras_transformer")
 
 @dataclasses.dataclass(frozen=True)
 class ModelCard:
-    """The origin of a model, and what it can do.
-
-    Attributes:
-        source_lang: Language code of the source side.
-        target_lang: Language code of the target side.
-        preset: Name of the preset that the run started from.
-        corpus: Name of the corpus that it was trained on.
-        parameters: Number of weights.
-        weights: Names of the checkpoints behind the weights, and a checksum:
-            other weights have another text here.
-        scores: For each score of the same weights, search and precision on a
-            test set: the `corpus`, its `split`, and the score's `name`,
-            `value` and `signature`.
-        search: The options of `Search` that the export was made with.
-        precision: Type that the weights are stored in.
-        shortlist: Whether its searches score the words of a shortlist alone.
-        terms: Whether it was trained to write what marked terms want.
-        operators: Names of the operators that it needs and some TensorFlows
-            lack.
-        instructions: Names of the instructions that it needs and some
-            processors lack.
-        subject: The subject of the built-in corpus, in words; empty for other
-            corpora, whose texts may be private.
-        examples: A few texts of the same corpus to try the model with.
-        package_version: Version of this package that made the export.
-    """
+    """The origin of a model, and what it can do."""
 
     source_lang: str
     target_lang: str
     preset: str
     corpus: str
     parameters: int
+    # Names of checkpoints, and a checksum: other weights have another text.
     weights: str
+    # Of the same weights, search and precision: each has its `corpus`, `split`,
+    # `name`, `value` and `signature`.
     scores: tuple[Mapping[str, Any], ...] = ()
     search: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    precision: str = "float32"
-    shortlist: bool = False
-    terms: bool = False
+    precision: str = "float32"  # Type that the weights are stored in.
+    shortlist: bool = False  # Whether searches score its words alone.
+    terms: bool = False  # Whether it was trained to write what these want.
+    # What it needs and some TensorFlows or processors lack, by name.
     operators: tuple[str, ...] = ()
     instructions: tuple[str, ...] = ()
+    # Only of the built-in corpus: texts of others may be private.
     subject: str = ""
     examples: tuple[str, ...] = ()
     package_version: str = __version__

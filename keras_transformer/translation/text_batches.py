@@ -12,7 +12,7 @@ import logging
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,7 +22,7 @@ import tensorflow as tf
 from keras_transformer.config import Sampling, Search
 from keras_transformer.data.kept_spans import put_away, put_back
 from keras_transformer.data.source_reading import is_visible
-from keras_transformer.data.texts import checked_texts
+from keras_transformer.data.texts import checked_texts, some
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.machine import devices
@@ -31,7 +31,6 @@ from keras_transformer.settings import whole_number
 
 logger = logging.getLogger("keras_transformer")
 
-_MOST_NUMBERS = 20  # In a message.
 # With this many batches for each thread, their sums do not matter.
 _MANY = 8
 _MAX_SEED = 2**31 - 1
@@ -45,7 +44,6 @@ _TWO = re.compile(
 _LETTER = re.compile(r"[^\W_]|[\u2801-\u28ff]")
 IDS = tf.TensorSpec([None, None], tf.int32)
 SEEDS = tf.TensorSpec([None, 2], tf.int32)
-Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -91,30 +89,28 @@ class Batching:
         planned: Sequence[np.ndarray],
         pad_id: int,
         parallel: int = 1,
-    ) -> Generator[tuple[np.ndarray, Result], None, None]:
-        """Call a graph with batches of rows, and tell the progress.
+    ) -> Iterator[tuple[np.ndarray, Result]]:
+        """Call a graph with the rows of each `planned` batch, several at once.
 
-        `inputs` are those of all rows, and what is ragged is padded. `planned`
-        are the rows of each batch, as `batches` finds them.
-
-        Yields:
-            The rows of a batch, and what the graph says of them.
+        `inputs` are those of all rows, and what is ragged is padded. Yields the
+        rows of a batch with what the graph says of them, in order.
         """
 
         def call(rows: np.ndarray) -> Result:
             return graph(*(_padded(tf.gather(x, rows), pad_id) for x in inputs))
 
-        called = ((rows, call(rows)) for rows in planned)
-        if parallel > 1:
-            called = results(call, planned, parallel)
         total = inputs[0].shape[0]
         done = total - sum(map(len, planned))
-        with contextlib.closing(called):
-            for rows, result in called:
-                yield rows, result
-                done += len(rows)
-                if self.progress:
-                    self.progress(done, total)
+        with ThreadPoolExecutor(parallel, "search") as pool:
+            called: Any = pool.map(call, planned)  # To close: a generator.
+            # An error, or closing, drops the waiting batches and waits for the
+            # running ones: a search cannot be stopped.
+            with contextlib.closing(called):
+                for rows, result in zip(planned, called, strict=True):
+                    yield rows, result
+                    done += len(rows)
+                    if self.progress:
+                        self.progress(done, total)
 
 
 def _padded(rows: tf.Tensor | tf.RaggedTensor, pad_id: int) -> tf.Tensor:
@@ -236,10 +232,7 @@ def hypotheses(
 def _each_once(
     texts: tf.Tensor, scores: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Keep the best score of a text that several rows of pieces spell.
-
-    What is left of N is missing: "" with -inf.
-    """
+    """Keep the best score of equal texts; "" with -inf fills up the rest."""
     same = texts[:, :, None] == texts[:, None, :]
     numbers = tf.range(tf.shape(texts)[1])
     earlier = numbers[:, None] > numbers
@@ -256,8 +249,8 @@ def _each_once(
 def seeds(text: tf.Tensor, sampling: Sampling) -> tf.Tensor:
     """Make a seed for each text, int32 `(B, 2)`: the user's with a hash.
 
-    So a text always has the same draws, wherever it stands and whatever texts
-    come with it. Without the user's seed, draws are random.
+    So a text has the same draws whatever texts come with it. Without the
+    user's seed, draws are random.
     """
     batch = tf.size(text)
     if sampling.seed is None:
@@ -268,23 +261,15 @@ def seeds(text: tf.Tensor, sampling: Sampling) -> tf.Tensor:
 
 
 def numbered(are_cut: Iterable[bool], first: int = 1) -> str:
-    """Name the lines that were cut, such as "3, 17" or "1, …, 20 and 7 more".
-
-    The number of the first line is `first`.
-    """
-    lines = [number for number, is_cut in enumerate(are_cut, first) if is_cut]
-    more = len(lines) - _MOST_NUMBERS
-    named = ", ".join(map(str, lines[:_MOST_NUMBERS]))
-    return named + (f" and {more} more" if more > 0 else "")
+    """Name the lines that were cut, counted from `first`."""
+    lines = (str(i) for i, is_cut in enumerate(are_cut, first) if is_cut)
+    return some(tuple(lines))
 
 
 def warn_of_cuts(
     are_cut: np.ndarray, longest: int | None, first: int = 1
 ) -> None:
-    """Log which texts were cut, if any; the first one has the number `first`.
-
-    In a file it is the number of the line.
-    """
+    """Log which texts, counted from `first`, were cut, if any."""
     if are_cut.any():
         logger.warning(
             "Cut %d of %d texts after %d tokens: number %s.",
@@ -347,14 +332,8 @@ def batches(
     time left errs on the safe side. If there are few for each of the `parallel`
     searches, their number is a multiple of these and their sums of lengths are
     similar, so that nobody waits long for the last one; short rows cut only by
-    the budget may follow.
-
-    Args:
-        rows: Numbers of the rows, int `(N,)`.
-        lengths: Lengths of all rows, to sort by, int.
-        costs: Cost of each row, int.
-        batch_tokens: The budget: rows of a batch times its largest cost.
-        parallel: Batches searched at the same time.
+    the budget may follow. The cost of a batch is its rows times the largest of
+    their `costs`; these and `lengths` are of all rows.
     """
     rows = rows[np.argsort(-lengths[rows], kind="stable")]
     batches = _fill(rows, lengths, costs, batch_tokens)
@@ -382,17 +361,3 @@ def _fill(
         batches.append(rows[:count])
         rows = rows[count:]
     return batches
-
-
-def results(
-    function: Callable[[Item], Result], items: Sequence[Item], parallel: int
-) -> Generator[tuple[Item, Result], None, None]:
-    """Apply a function to items in several threads, in their order.
-
-    An error, or closing, drops the waiting items and waits for the running
-    ones: a search cannot be stopped.
-    """
-    with ThreadPoolExecutor(parallel, "search") as pool:
-        found: Any = pool.map(function, items)  # To close: a generator.
-        with contextlib.closing(found):
-            yield from zip(items, found, strict=True)

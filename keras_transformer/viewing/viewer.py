@@ -29,12 +29,9 @@ TRUNCATED = "The source was too long: only its beginning was translated."
 
 
 def side(language: str) -> dict[str, str]:
-    """Make the attributes of HTML of texts in a language.
-
-    One from the right may begin with a number or a name; any other tells its
-    direction by itself.
-    """
+    """Make the attributes of HTML of texts in a language."""
     known = language_of(language)
+    # It may begin with a number or a name; others tell their own direction.
     is_rtl = known.direction == "rtl"
     return {"lang": known.code, "dir": "rtl" if is_rtl else "auto"}
 
@@ -60,11 +57,7 @@ def _file(name: str) -> str:
 
 
 def fragment(facts: dict[str, Any], weights: str) -> str:
-    """Make the HTML that a notebook shows, of the data that `data.js` reads.
-
-    `weights` are those of `pack`. One page may hold several, even the same one
-    twice.
-    """
+    """Make the HTML that a notebook shows, of what `data.js` and `pack` say."""
     cut = TRUNCATED if facts["truncated"] else ""
     style = _file("viewer.css")
     data = json_for_script({**facts, "cut": cut, "style": style})

@@ -5,6 +5,7 @@ from concurrent import futures
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypotheses import assert_alike
 from sample_runs import SMALL_SIZES
 from waiting import until
@@ -48,12 +49,13 @@ def test_whoever_takes_the_results_may_stop(monkeypatch):
 
     monkeypatch.setattr(text_batches, "ThreadPoolExecutor", Pool)
 
-    def search(i):
-        begun.append(i)
-        if i:
+    def search(rows):
+        begun.append(int(rows[0]))
+        if begun[-1]:
             released.wait(120)
 
-    found = text_batches.results(search, range(97), 2)
+    rows = tf.range(97)
+    found = Batching().run(search, [rows], np.arange(97)[:, None], 0, 2)
     assert next(found) == (0, None)
     until(lambda: len(begun) == 3)  # 1 and 2 run at once, and 3 waits.
     with pytest.raises(KeyboardInterrupt):
