@@ -115,7 +115,7 @@ class Run:
     """A run directory: translate, evaluate, plot and export what it trained.
 
     Args:
-        run_dir: The run directory, as `train` or `train.py` wrote it.
+        run_dir: The run directory.
         ensemble: Other runs of the same vocabulary. Their models search
             together with this one, with the settings of this one.
         ensemble_mean: What the models average at each step,
@@ -207,17 +207,14 @@ class Run:
     ) -> pathlib.Path:
         """Learn from the training text what each source piece may become.
 
-        A search with the file scores only the candidates of its sources. The
-        file is a vocabulary map of CTranslate2.
+        A search with the file, a vocabulary map of CTranslate2, scores only the
+        candidates of its sources.
 
         Args:
             output: The file to write.
             corpus: Other text to learn from, as in `open_corpus`; by default
                 the run's token records, or its text if they are gone.
             pairs: Most training pairs to learn from, the first ones.
-
-        Returns:
-            The path of the file.
         """
         from keras_transformer.data.records import TokenisedCorpus
         from keras_transformer.runs.run_config import load_vocabulary
@@ -230,7 +227,7 @@ class Run:
         if corpus is None and kept.exists():
             records = TokenisedCorpus.load(kept)
         else:
-            opened = self._open_corpus(corpus, run)
+            opened = self._open_corpus(corpus)
             text = opened.pairs(run.train_split, "train_split")
             records = lexicon.tokenised(
                 itertools.islice(text, most), tokenizer, run.training.max_length
@@ -255,8 +252,8 @@ class Run:
     ) -> "Evaluation":
         """Translate a split and score it.
 
-        No source is left out. One longer than 256 tokens, or than the run's
-        `max_length` if that is more, is cut there, and the log names it.
+        A source of more than 256 tokens, or than the run's `max_length` if that
+        is more, is cut there, and the log names it.
 
         `source.txt`, `reference.txt`, `translation.txt` and `scores.json` go to
         `evaluation/NAME` of the run directory, in place of earlier ones. NAME
@@ -291,7 +288,7 @@ class Run:
             n_best=1,
             max_source_length=run.longest_source,
         )
-        opened = self._open_corpus(corpus, run)
+        opened = self._open_corpus(corpus)
         name = absolute_name(opened.name)
         is_own = corpus is None or name == run.corpus != MEMORY
         test_set = evaluation.TestSet.read(opened, split, is_own_corpus=is_own)
@@ -323,8 +320,9 @@ class Run:
             tokenize,
         )
 
-    def _open_corpus(self, corpus: "Source | None", run: RunConfig) -> "Corpus":
+    def _open_corpus(self, corpus: "Source | None") -> "Corpus":
         """Open a corpus, or the run's own."""
+        run = self.config
         if corpus is not None:
             from keras_transformer.data.corpora import open_corpus
 
@@ -392,13 +390,9 @@ class Run:
     ) -> "ModelCard":
         """Make the card that an export carries.
 
-        It has the scores of those evaluations that used the same weights and
-        settings as the export.
-
-        Args:
-            weights: Those that were loaded; by default those to load now.
-            search: How the export searches; by default as the run.
-            precision: As in `export`.
+        It has the scores of those evaluations that used the same `weights`, by
+        default those to load now, and searched as `search`, by default the
+        run's, in the same `precision`.
         """
         from keras_transformer.translation.model_card import make_card
 

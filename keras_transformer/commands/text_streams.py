@@ -5,7 +5,7 @@ import logging
 import pathlib
 import select
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 from keras_transformer.config import UserError
@@ -102,9 +102,9 @@ class _Stream:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
 
-    def add(self, about: Any, make: Callable[[], Iterable[bytes]]) -> bool:
+    def add(self, about: Any, lines: Iterable[bytes]) -> bool:
         """Write the lines of a chunk, as `Unfinished` keeps them."""
-        self._file.writelines(make())
+        self._file.writelines(lines)
         self._file.flush()
         return False
 

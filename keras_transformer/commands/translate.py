@@ -136,7 +136,7 @@ def run(args: argparse.Namespace) -> None:
             )
             first = progress.before + 1
             warn_of_cuts(truncated, search.max_source_length, first)
-            return rows_out(
+            yield from rows_out(
                 translator,
                 texts,
                 n_best,

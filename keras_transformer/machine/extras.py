@@ -30,17 +30,13 @@ def check_keras() -> None:
     """
     import keras
 
-    if keras.backend.backend() != "tensorflow":
+    backend, floatx = keras.backend.backend(), keras.config.floatx()
+    if (backend, floatx) != ("tensorflow", "float32"):
         raise UserError(
-            "Expected Keras to have the backend tensorflow for a run, found "
-            f"{keras.backend.backend()}; start Python with "
-            "KERAS_BACKEND=tensorflow."
-        )
-    if keras.config.floatx() != "float32":
-        raise UserError(
-            "Expected Keras's floatx to be float32 for a run, found "
-            f"{keras.config.floatx()}; call keras.config.set_floatx("
-            "'float32'), or mend keras.json."
+            "Expected Keras to have the backend tensorflow and the floatx "
+            f"float32 for a run, found {backend} and {floatx}; mend keras.json,"
+            " start Python with KERAS_BACKEND=tensorflow, or call "
+            "keras.config.set_floatx('float32')."
         )
 
 

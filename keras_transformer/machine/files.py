@@ -106,10 +106,7 @@ def remove(path: pathlib.Path) -> None:
 
 
 def remove_leftovers(*folders: str | os.PathLike) -> None:
-    """Remove files that a killed process had begun to write or remove.
-
-    Files that a running process of this machine is writing stay.
-    """
+    """Remove what processes that ended had begun to write or remove."""
     for folder in map(pathlib.Path, folders):
         for path in folder.glob(f"{PARTIAL}*"):
             if not _is_being_written(path):
@@ -138,12 +135,7 @@ def to_json(fields: Mapping[str, Any]) -> str:
 
 
 def from_json(text: str) -> dict[str, Any]:
-    """Read JSON of `to_json`, or older JSON without a checksum.
-
-    Raises:
-        ValueError: If it is not as it was written.
-        TypeError: If it is not an object.
-    """
+    """Read an object of `to_json`; `ValueError` if it is not as it was."""
     fields = dict(json.loads(text))
     if fields.pop("checksum", None) not in (None, _of_fields(fields)):
         raise ValueError(

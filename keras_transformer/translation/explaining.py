@@ -68,7 +68,15 @@ def explain(
         encoded = as_bytes("prefix", [prefix])
         ids = prefix_ids(tokenizer, encoded, search.max_length)
         inputs.append(ids.to_tensor(tokenizer.ids.pad))
-    result, history = _search(translator, search, *inputs)
+    # What a translation finds, bit for bit.
+    graph = translator.graph(
+        (explain, search, len(inputs)),
+        lambda *ids: translator.id_model.beam_search_ids(
+            search, *map(as_one_sentence, ids), with_history=True
+        ),
+        *[IDS] * len(inputs),
+    )
+    result, history = graph(*inputs)
     ranked = _ranked(result, tokenizer.ids.pad)
     tree = _tree(history, tokenizer, search, ranked)
     warn_of_cuts(truncated.numpy(), search.max_source_length)
@@ -89,21 +97,6 @@ def explain(
         length_penalty=search.length_penalty,
         truncated=bool(truncated[0]),
     )
-
-
-def _search(
-    translator: Any, search: Search, *inputs: tf.Tensor
-) -> tuple[BeamResult, SearchHistory]:
-    """Find what a translation finds, bit for bit, and the history."""
-
-    def find(*ids: tf.Tensor) -> tuple[BeamResult, SearchHistory]:
-        return translator.id_model.beam_search_ids(
-            search, *map(as_one_sentence, ids), with_history=True
-        )
-
-    specs = [IDS] * len(inputs)
-    graph = translator.graph((explain, search, len(inputs)), find, *specs)
-    return graph(*inputs)
 
 
 def _reread(

@@ -8,7 +8,6 @@ another model, search or text never reuses it.
 
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import json
 import pathlib
@@ -35,11 +34,11 @@ class Unfinished:
         self._folder = folder
         self._paths: list[pathlib.Path] = []
 
-    def add(self, about: Any, make: Callable[[], Iterable[bytes]]) -> bool:
-        """Make the lines of the next chunk, or find those of a killed process.
+    def add(self, about: Any, lines: Iterable[bytes]) -> bool:
+        """Keep the next chunk's lines, unless a killed process has made them.
 
         `about` is all that decides the lines, ready for JSON. Returns whether
-        they were there.
+        they were there; then nothing has asked for `lines`.
         """
         text = json.dumps([len(self._paths), about])
         name = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -47,7 +46,7 @@ class Unfinished:
         was_there = path.exists()
         if not was_there:
             with files.open_whole(path) as file:
-                file.writelines(make())
+                file.writelines(lines)
         self._paths.append(path)
         return was_there
 
@@ -74,13 +73,13 @@ def unfinished(path: pathlib.Path) -> Iterator[Unfinished]:
 def write_chunks(
     output: Any,
     rows: Iterable[list[Row]],
-    make: Callable[[list[Row]], Iterable[bytes]],
+    make: Callable[[list[Row]], Iterator[bytes]],
     how: Any,
     display: SentenceDisplay,
 ) -> None:
     """Make the lines of every chunk, which `how` and its rows decide."""
     for chunk in rows:
-        was_there = output.add([how, chunk], functools.partial(make, chunk))
+        was_there = output.add([how, chunk], make(chunk))
         display.end_chunk(len(chunk), was_there)
 
 
