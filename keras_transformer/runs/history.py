@@ -74,10 +74,10 @@ def _line(row: Mapping[str, object]) -> str:
 
 
 def read_history(run_dir: str | os.PathLike) -> list[dict[str, float]]:
-    """Read the rows of `logs/history.csv`, without their empty fields.
+    """Read the rows of `logs/history.csv`, oldest first, if there are any.
 
-    They come oldest first; there are none without a history. A last row that a
-    full disk cut short is skipped. So is a damaged row, and the log says so.
+    They lack what is empty. A damaged row is skipped, and the log says so; so
+    is a last one that a full disk cut short.
     """
     path = pathlib.Path(run_dir) / layout.LOGS / layout.HISTORY_FILE
     if not path.exists():

@@ -1,8 +1,5 @@
 """Finds the source words behind a translation: attention and word alignment.
 
-The weights come from one teacher-forced pass. Each row is what the search sees
-when it writes that token, since no position looks ahead.
-
 Axes: S source pieces, T target pieces, H heads, L layers.
 """
 

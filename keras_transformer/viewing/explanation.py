@@ -24,48 +24,27 @@ if TYPE_CHECKING:
 
 
 class Fate(str, enum.Enum):
-    """The fate of a node.
+    """The fate of a node."""
 
-    Attributes:
-        FOLLOWED: It lived on, and the search weighed its next pieces.
-        PRUNED: `beam_size` others that had not ended were better.
-        RETURNED: It ended and is one of the hypotheses returned.
-        DISPLACED: It ended, and better ones took its place in the result.
-        GIVEN_UP: Still live when the search ended.
-    """
-
-    FOLLOWED = "followed"
-    PRUNED = "pruned"
-    RETURNED = "returned"
-    DISPLACED = "displaced"
-    GIVEN_UP = "given up"
+    FOLLOWED = "followed"  # It lived on: the search weighed its next pieces.
+    PRUNED = "pruned"  # `beam_size` others that had not ended were better.
+    RETURNED = "returned"  # It ended and is one of the hypotheses returned.
+    DISPLACED = "displaced"  # It ended, and better ones took its place.
+    GIVEN_UP = "given up"  # Still live when the search ended.
 
 
 class Node(NamedTuple):
-    """One piece written by the search, and what became of it.
+    """One piece written by the search, and what became of it."""
 
-    Attributes:
-        parent: Number of the node before it; -1 for the start, which has
-            row 0.
-        step: The step, counted from 0.
-        piece: The piece it wrote, "▁" for a space, "</s>" for the end token.
-        log_prob: Log-probability of the whole hypothesis up to here, in nats.
-        score: The same, divided by the length normaliser of `step + 1` tokens.
-        fate: What became of it.
-        ends_with: How it ended: "end token", "limit", or "" if it did not.
-        rank: Place among the hypotheses returned, from 0; -1 for none.
-        row: The row of attention with which it was *written*, its parent's.
-    """
-
-    parent: int
-    step: int
-    piece: str
-    log_prob: float
-    score: float
+    parent: int  # The node before it; -1 for the start, which has row 0.
+    step: int  # From 0.
+    piece: str  # With "▁" for a space; "</s>" is the end token.
+    log_prob: float  # Of the whole hypothesis up to here, in nats.
+    score: float  # The same, divided by the normaliser of `step + 1` tokens.
     fate: Fate
-    ends_with: str
-    rank: int
-    row: int
+    ends_with: str  # "end token", "limit", or "" if it did not end.
+    rank: int  # Place among the hypotheses returned, from 0; -1 for none.
+    row: int  # That of the attention with which it was *written*, its parent's.
 
 
 class Alternative(NamedTuple):
