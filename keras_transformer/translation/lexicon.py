@@ -1,15 +1,13 @@
 """Learns a shortlist from a run's training text, and keeps it in a file.
 
 The probability that a source piece becomes a target piece is that of IBM's
-model 1 (Brown et al., 1993), which expectation maximisation finds from pairs of
-sentences alone. Shortlists of Marian and CTranslate2 are made the same way.
+model 1 (Brown et al., 1993), as in shortlists of Marian and CTranslate2.
 
-The file is a vocabulary map of CTranslate2, text with a line for each source
-piece:
+The file is a vocabulary map of CTranslate2, with a line for each source piece:
 
     PIECE<TAB>CANDIDATE CANDIDATE …
 
-The line of the empty piece comes first. Its candidates belong to every source.
+Candidates of the empty piece, the first one, belong to every source.
 """
 
 import dataclasses
@@ -172,30 +170,20 @@ def write(
 
 def read(path: str | os.PathLike, tokenizer: Tokenizer) -> Shortlist:
     """Read the file for a model with this tokenizer."""
-    try:
-        text = pathlib.Path(path).read_text(encoding="utf-8")
-        if not text:
-            raise ValueError("it is empty")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(
-            f"Expected a shortlist in {path}, cannot read it ({reason}); make "
-            "one with keras-transformer shortlist."
-        ) from None
     names = tokenizer.pieces(range(tokenizer.vocab_size))
     ids = {name: i for i, name in enumerate(names) if i >= SPECIAL} | {"": 0}
     rows: dict[int, list[int]] = {}
-    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
-        piece, tab, listed = line.partition("\t")
-        try:
+    try:
+        text = pathlib.Path(path).read_text(encoding="utf-8")
+        for line in text.removesuffix("\n").split("\n"):
+            piece, listed = line.split("\t")
             rows[ids[piece]] = [ids[name] for name in listed.split(" ")]
-        except KeyError as error:
-            what = f"the piece {error.args[0]!r}" if tab else "no tab"
-            raise UserError(
-                f"Expected a shortlist of this model's vocabulary in {path}, "
-                f"found {what} in line {number}; make one for this run with "
-                "keras-transformer shortlist."
-            ) from None
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(
+            f"Expected a shortlist of this model's vocabulary in {path}, found "
+            f"something else ({type(error).__name__}: {error}); make one for "
+            "this run with keras-transformer shortlist."
+        ) from None
     width = max(map(len, rows.values()))
     candidates = np.full([tokenizer.vocab_size, width], PAD_ID, np.int32)
     for i, row in rows.items():

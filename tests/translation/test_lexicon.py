@@ -118,7 +118,8 @@ def test_what_is_written_is_read_again(translator, learn, tmp_path):
     "text, named",
     [
         ("", "shortlist.tsv"),
-        ("e\tn e\ne\tZwölfender\n", "'Zwölfender' in line 2"),
+        ("e\tn e\nn\n", "shortlist.tsv"),
+        ("e\tn e\ne\tZwölfender\n", "'Zwölfender'"),
         (None, "shortlist.tsv"),
     ],
 )
