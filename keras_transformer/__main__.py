@@ -93,8 +93,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def command() -> None:
         args = parse_args(argv)
-        with flags.named(args.parser):
-            args.verb(args)
+        try:
+            with flags.named(args.parser):
+                args.verb(args)
+        except SystemExit as end:
+            if end.code:  # After SIGTERM a checkpoint is written: all is well.
+                raise
 
     return command_line.run(command)
 

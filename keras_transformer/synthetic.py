@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from keras_transformer.config import Search, UserError
@@ -20,28 +20,14 @@ from keras_transformer.data.texts import Pair, checked_texts
 from keras_transformer.machine import exhaustion, files
 from keras_transformer.run import Run, train
 from keras_transformer.runs import layout
-from keras_transformer.runs.layout import DISTILLED, TOKENIZER_FILE
 from keras_transformer.runs.run_config import begun_config, load_vocabulary
-from keras_transformer.training.request import (
-    check_symbols,
-    log_shown,
-    understand,
-)
+from keras_transformer.training import request
+from keras_transformer.translation import unfinished
 from keras_transformer.translation.display import SentenceDisplay
-from keras_transformer.translation.unfinished import (
-    chunks,
-    deciding,
-    unfinished,
-    write_chunks,
-)
-
-_ORIGIN = "origin.json"
-_LESS_MEMORY = "end other programs that need it"
 
 logger = logging.getLogger("keras_transformer")
 
 
-@exhaustion.explained(_LESS_MEMORY)
 def distill(
     teacher: Run | str | os.PathLike,
     run_dir: str | os.PathLike,
@@ -67,62 +53,53 @@ def distill(
     Returns:
         The student's run.
     """
-    if not isinstance(teacher, Run):
-        teacher = Run(teacher)
-    own = ("tokenizer", "init_from", "symbols")
+    teacher = teacher if isinstance(teacher, Run) else Run(teacher)
+    own, begun = ("tokenizer", "init_from", "symbols"), begun_config(run_dir)
     if all(arguments.get(name) is None for name in own):
-        arguments["tokenizer"] = teacher.path / TOKENIZER_FILE
-    # Its validation text is a split of the folder; begun, it needs no text.
-    of_student = {**arguments, "corpus": None, "validation_share": None}
-    begun = begun_config(run_dir)
+        arguments["tokenizer"] = teacher.path / layout.TOKENIZER_FILE
+    folder = pathlib.Path(run_dir, layout.DISTILLED)
     if not begun:
-        of_student |= _distilled(teacher, pathlib.Path(run_dir), arguments)
-    elif pathlib.Path(begun.corpus).name != DISTILLED:
+        _distil(teacher, folder, arguments)
+    elif pathlib.Path(begun.corpus).name != layout.DISTILLED:
         raise UserError(
-            "Expected a new run_dir for the student, or that of one that began "
-            f"with its distilled text, received {run_dir}, which began with "
-            f"{begun.corpus}; choose another one."
+            "Expected a new `run_dir`, or one that began with distilled text, "
+            f"received {run_dir}, which began with {begun.corpus}; choose "
+            "another one."
         )
     teacher.before_loading()
-    return train(run_dir, **of_student)
+    # Its validation text is a split of the folder; begun, it needs no text.
+    arguments |= {"corpus": None if begun else folder, "validation_share": None}
+    return train(run_dir, **arguments)
 
 
-def _distilled(
-    teacher: Run, run_dir: pathlib.Path, arguments: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Write the corpus of a student; return it and the symbols to train on."""
-    asked = understand(run_dir=run_dir / DISTILLED, **arguments)
-    corpus, run = asked.text, teacher.config
-    languages = corpus.source_lang, corpus.target_lang
-    if languages != (run.source_lang, run.target_lang):
+def _distil(
+    teacher: Run, folder: pathlib.Path, arguments: dict[str, Any]
+) -> None:
+    """Write the corpus of a student; complete its symbols in `arguments`."""
+    asked, run = request.understand(run_dir=folder, **arguments), teacher.config
+    corpus, (split, validation) = asked.text, asked.run.splits
+    wanted, own = ((x.source_lang, x.target_lang) for x in (corpus, run))
+    if wanted != own:
         raise UserError(
-            f"Expected a teacher of {languages[0]} to {languages[1]}, received "
-            f"{run.source_lang} to {run.target_lang} in {teacher.path}; choose "
-            "another or change the languages."
+            f"Expected a teacher of {' to '.join(wanted)}, received one of "
+            f"{' to '.join(own)} in {teacher.path}; change one of the two."
         )
-    split, validation = asked.run.splits
     copied = {validation, *({"test"} & {*corpus.splits})}
     others = {name: corpus.pairs(name, "validation_split") for name in copied}
     teacher.before_loading()
     # The name of the folder to train on has no tags.
-    check_symbols(asked.run.corpus, False, load_vocabulary(teacher.path, run))
-    with log_shown(), layout.only_writer(run_dir):
-        _make(
-            run_dir / DISTILLED,
-            teacher,
-            [source for source, _ in corpus.pairs(split, "train_split")],
-            dataclasses.replace(
-                run.search, n_best=1, max_source_length=run.training.max_length
-            ),
-            split,
-            others,
-        )
-    is_given = arguments.get("symbols") is not None
-    symbols = {"symbols": asked.run.symbols} if is_given else {}
-    return {"corpus": run_dir / DISTILLED, **symbols}
+    vocabulary = load_vocabulary(teacher.path, run)
+    request.check_symbols(asked.run.corpus, False, vocabulary)
+    search = dataclasses.replace(
+        run.search, n_best=1, max_source_length=run.training.max_length
+    )
+    with request.log_shown(), layout.only_writer(folder.parent):
+        texts = (source for source, _ in corpus.pairs(split, "train_split"))
+        _make(folder, teacher, texts, search, split, others)
+    if arguments.get("symbols") is not None:
+        arguments["symbols"] = asked.run.symbols
 
 
-@exhaustion.explained(_LESS_MEMORY)
 def backtranslate(
     reverse: Run | str | os.PathLike,
     text: str | os.PathLike | Iterable[str],
@@ -157,36 +134,36 @@ def backtranslate(
     Reference:
         [Sennrich et al., 2016](https://aclanthology.org/P16-1009/).
     """
-    if not isinstance(reverse, Run):
-        reverse = Run(reverse)
+    reverse = reverse if isinstance(reverse, Run) else Run(reverse)
     options.setdefault("max_source_length", reverse.config.longest_source)
     search = dataclasses.replace(reverse.config.search, **options)
     if isinstance(text, str | os.PathLike):
         lines.open_file(text, "`text`").close()
-        texts = list(lines.read_texts(pathlib.Path(text)))
+        texts = lines.read_texts(pathlib.Path(text))
     else:
-        texts = list(checked_texts("text", text))
-    if not texts:
-        raise UserError("Expected texts as `text`, received none.")
-    folder = pathlib.Path(output)
-    with log_shown():
+        texts = checked_texts("text", text)
+    with request.log_shown():
+        folder = pathlib.Path(output)
         _make(folder, reverse, texts, search, "train", {}, parallel)
     return folder
 
 
+@exhaustion.explained("end other programs that need it")
 def _make(
     folder: pathlib.Path,
     run: Run,
-    texts: Sequence[str],
+    read: Iterable[str],
     search: Search,
     split: str,
     others: Mapping[str, Iterable[Pair]],
     parallel: int | None = None,
 ) -> None:
     """Write a corpus of texts and their translations; copy the others."""
+    texts = list(read)
     of_texts = hashlib.blake2b(json.dumps(texts).encode(), digest_size=16)
-    origin = {"text": of_texts.hexdigest(), **deciding(run.chosen(), search)}
-    noted, path = json.dumps(origin), folder / _ORIGIN
+    origin = {"text": of_texts.hexdigest()}
+    origin |= unfinished.deciding(run.chosen(), search)
+    noted, path = json.dumps(origin), folder / "origin.json"
     if path.is_file() and path.read_text("utf-8") == noted:
         return
     if folder.exists():
@@ -196,7 +173,7 @@ def _make(
         )
     languages = run.config.source_lang, run.config.target_lang
     logger.info("Translating %d texts from %s to %s.", len(texts), *languages)
-    with unfinished(folder) as kept:
+    with unfinished.unfinished(folder) as kept:
         translator, display = run.translator(), SentenceDisplay(len(texts))
         from keras_transformer.translation.text_batches import Batching
 
@@ -208,13 +185,14 @@ def _make(
                 yield _line("" if is_cut else best.text)
 
         with display:
-            write_chunks(kept, chunks(texts), translated, origin, display)
+            chunks = unfinished.chunks(texts)
+            unfinished.write_chunks(kept, chunks, translated, origin, display)
         said = (line.decode().rstrip("\n") for line in kept.lines())
         pairs = [x for x in zip(texts, said, strict=True) if x[1].strip()]
         if not pairs:
             raise UserError(
-                "Expected translations, received empty ones alone; train the "
-                "model for longer."
+                "Expected texts and translations, found only empty ones; give "
+                "other texts, or train the model for longer."
             )
         if left_out := len(texts) - len(pairs):
             logger.warning(
@@ -231,10 +209,8 @@ def _make(
                 for side, language in enumerate(languages):
                     with open(made / f"{name}.{language}", "wb") as file:
                         file.writelines(_line(row[side]) for row in rows)
-            (made / _ORIGIN).write_text(noted)
+            (made / path.name).write_text(noted)
 
 
 def _line(text: str) -> bytes:
-    # A corpus may hold no NUL, which a sampled translation may.
-    line = lines.on_one_line(text).replace("\0", " ")
-    return f"{line}\n".encode("utf-8", "replace")
+    return f"{lines.on_one_line(text)}\n".encode("utf-8", "replace")

@@ -2,6 +2,7 @@
 
 import argparse
 import pathlib
+from typing import Any
 
 from keras_transformer.commands import flags
 
@@ -9,22 +10,11 @@ from keras_transformer.commands import flags
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has."""
     flags.add_run_flags(parser)
-    add = parser.add_argument
-    add(
-        "--text",
-        type=pathlib.Path,
-        required=True,
-        metavar="FILE",
-        help="lines of text in the language that the run of --run-dir reads, "
-        "plain or gzipped",
-    )
-    add(
-        "--output",
-        type=pathlib.Path,
-        required=True,
-        metavar="FOLDER",
-        help="the corpus to write, with the split train",
-    )
+    path: dict[str, Any] = {"type": pathlib.Path, "required": True}
+    said = "lines in the language that the run reads, plain or gzipped"
+    parser.add_argument("--text", metavar="FILE", help=said, **path)
+    said = "the folder to write, a corpus with the split train"
+    parser.add_argument("--output", metavar="FOLDER", help=said, **path)
     flags.add_beam_flags(parser)
     flags.add_sampling_flags(parser)
     flags.add_parallel_flag(parser)
@@ -40,19 +30,14 @@ def run(args: argparse.Namespace) -> None:
             --corpus "backtranslated:0.5:<bt>" --source-lang en \
             --target-lang fr --run-dir runs/en-fr
 
-    The run of --run-dir translates in the reverse direction. The text becomes
-    the target side of a corpus, its translations become the source side. The
-    same command again resumes after the last 4,000 texts that were translated.
+    The run of --run-dir translates in the reverse direction: the text becomes
+    the target side of a corpus, its translations the source side. The same
+    command again resumes after the last 4,000 texts that were translated.
     """
     reverse, search = flags.prepare(args)
     reverse.before_loading()
     from keras_transformer import synthetic
 
-    synthetic.backtranslate(
-        reverse,
-        args.text,
-        args.output,
-        parallel=args.parallel,
-        sampling=search.sampling,
-        **search.kept_by_run(),
-    )
+    how = {"parallel": args.parallel, "sampling": search.sampling}
+    how |= search.kept_by_run()
+    synthetic.backtranslate(reverse, args.text, args.output, **how)

@@ -1,7 +1,6 @@
 """`keras-transformer distill`."""
 
 import argparse
-import contextlib
 import pathlib
 
 from keras_transformer import synthetic
@@ -17,8 +16,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         required=True,
         type=pathlib.Path,
         metavar="RUN",
-        help="a run that translates the training text; given several times, "
-        "the runs translate together",
+        help="a run that translates the training text; several do it together",
     )
     train.add_settings(parser)
 
@@ -40,6 +38,4 @@ def run(args: argparse.Namespace) -> None:
     first, *others = arguments.pop("teacher")
     teacher = Run(first, others)
     teacher.before_loading = command_line.quiet_tensorflow
-    # After SIGTERM the checkpoint is written, and nothing has failed.
-    with contextlib.suppress(SystemExit):
-        synthetic.distill(teacher, **arguments)
+    synthetic.distill(teacher, **arguments)

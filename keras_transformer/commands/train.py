@@ -1,7 +1,6 @@
 """`keras-transformer train`."""
 
 import argparse
-import contextlib
 from typing import Any
 
 from keras_transformer.commands import command_line, flags
@@ -44,9 +43,7 @@ def run(args: argparse.Namespace) -> None:
     if args.dry_run:
         print(dry_run.costs_of(session))
         return
-    # After SIGTERM the checkpoint is written, and nothing has failed.
-    with contextlib.suppress(SystemExit):
-        loop.train(session)
+    loop.train(session)
 
 
 def given_arguments(args: argparse.Namespace) -> dict[str, Any]:

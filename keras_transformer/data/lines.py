@@ -24,7 +24,8 @@ PACKED = {
     ".bz2": (b"BZh", "bunzip2"),
 }
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-_BREAKS = str.maketrans("\n\r", "  ")
+# No text may hold a NUL, which a sampled translation may.
+_BREAKS = str.maketrans("\n\r\0", "   ")
 # The most bytes read at a time.
 BLOCK_BYTES = 1 << 20
 _LONGEST = 1 << 24  # Characters of a line: a few bytes of gzip can be any.
