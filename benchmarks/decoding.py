@@ -44,8 +44,8 @@ REAL = (
     *(f"float32{PROVEN}", f"bfloat16{PROVEN}"),
 )
 PEERS = {
-    "OpenNMT-tf": ("onmt", "opennmt_decode.py", []),
-    "MarianMT (PyTorch)": ("torch", "marian_decode.py", []),
+    "OpenNMT-tf": ("onmt", "opennmt_decode.py"),
+    "MarianMT (PyTorch)": ("torch", "marian_decode.py"),
 }
 # CTranslate2's script, with workers and threads of our choice.
 CTRANSLATE2 = """
@@ -97,25 +97,19 @@ def random_shortlist():
 def export_random(path: str, steps: int, way: str = "float32") -> None:
     """Write a SavedModel with random weights that takes so many steps."""
     from keras_transformer.config import Search
-    from keras_transformer.decoding.frozen_weights import (
-        Int8Weights,
-        PackedWeights,
-    )
+    from keras_transformer.decoding import frozen_weights
     from keras_transformer.decoding.id_model import IdModel
     from keras_transformer.model import Transformer
 
     precision, _, shortlist = way.partition(", ")
-    in_16_bits = precision == "bfloat16"
+    weights = frozen_weights.PackedWeights
+    if precision == "int8":
+        weights, precision = frozen_weights.Int8Weights, "float32"
     model = Transformer.from_preset(
-        "base",
-        vocab_size=VOCABULARY,
-        dtype=precision if in_16_bits else "float32",
+        "base", vocab_size=VOCABULARY, dtype=precision
     )
-    id_model = IdModel(
-        model,
-        (Int8Weights if precision == "int8" else PackedWeights)(model),
-        random_shortlist() if shortlist else None,
-    )
+    candidates = random_shortlist() if shortlist else None
+    id_model = IdModel(model, weights(model), candidates)
     options = Search(beam_size=BEAMS, min_length=steps, max_length=steps)
     export(id_model, options, path)
 
@@ -148,9 +142,8 @@ def serve(
         loaded = tf.compat.v1.saved_model.loader.load(session, ["serve"], path)
         load = time.perf_counter() - start
         signature = loaded.signature_def["serving_default"]
-        source = np.random.default_rng(0).integers(
-            4, VOCABULARY, (sentences, tokens)
-        )
+        draw = np.random.default_rng(0).integers
+        source = draw(4, VOCABULARY, (sentences, tokens))
         call = session.make_callable(
             signature.outputs["ids"].name, [signature.inputs["source"].name]
         )
@@ -205,11 +198,10 @@ def commands(args: argparse.Namespace, paths: dict, sentences: int) -> dict:
                     *(python, "-c", CTRANSLATE2, script, searches, threads),
                     *(*work, args.tokens, precision),
                 ]
-    for name, (folder, script, more) in PEERS.items():
+    for name, (folder, script) in PEERS.items():
         python = args.peers / folder / "bin/python"
         if args.scripts and python.exists():
-            path = args.scripts / script
-            found[name] = [python, path, *work, args.tokens, *more]
+            found[name] = [python, args.scripts / script, *work, args.tokens]
     return found
 
 
@@ -270,15 +262,7 @@ def compare_real(args: argparse.Namespace) -> None:
 def our_search(
     trained, precision: str, path: str, ids, searches: int
 ) -> Callable[[int], None]:
-    """A function that translates in batches of a size, by an export of ours.
-
-    Args:
-        trained: The `Run`.
-        precision: Of the search, whether it has a shortlist and is proven.
-        path: Where the export goes.
-        ids: Ragged, all sentences.
-        searches: How many batches are searched at a time.
-    """
+    """A function that translates in batches of a size, by an export of ours."""
     import tensorflow as tf
 
     from keras_transformer.config import Search
@@ -306,15 +290,7 @@ def our_search(
 def their_search(
     trained, precision: str, path: str, pieces: list[list[str]], workers: int
 ) -> Callable[[int], None]:
-    """The same by CTranslate2, whose workers share the cores.
-
-    Args:
-        trained: The `Run`.
-        precision: float32 or int8.
-        path: Where the export goes.
-        pieces: All sentences.
-        workers: How many batches are searched at a time.
-    """
+    """The same by CTranslate2, whose workers share the cores."""
     import ctranslate2
 
     from keras_transformer.exporting import ctranslate2 as ctranslate2_export
@@ -348,16 +324,8 @@ def best_seconds(
     return best
 
 
-GRID = [
-    (1, 16),
-    (1, 64),
-    (1, 512),
-    (8, 32),
-    (8, 128),
-    (32, 32),
-    (128, 16),
-    (128, 64),
-]  # Sentences, tokens.
+# Tokens by sentences.
+GRID = {1: (16, 64, 512), 8: (32, 128), 32: (32,), 128: (16, 64)}
 
 
 def grid() -> None:
@@ -366,16 +334,13 @@ def grid() -> None:
     import tensorflow as tf
 
     print_head("sentences", "tokens", "ms/step", "GFLOP/step", "GFLOP/s")
-    for sentences, tokens in GRID:
+    for sentences, tokens in ((n, each) for n in GRID for each in GRID[n]):
         with tempfile.TemporaryDirectory() as path:
             export_random(path, tokens)
             search = tf.saved_model.load(path).signatures["serving_default"]
-            source = tf.constant(
-                np.random.default_rng(0).integers(
-                    4, VOCABULARY, (sentences, tokens)
-                ),
-                tf.int32,
-            )
+            draw = np.random.default_rng(0).integers
+            ids = draw(4, VOCABULARY, (sentences, tokens))
+            source = tf.constant(ids, tf.int32)
             search(source=source)
             start = time.perf_counter()
             search(source=source)["ids"].numpy()

@@ -18,15 +18,8 @@ import re
 import sys
 import time
 
-from measuring import (
-    forget_peak,
-    json_of,
-    memory,
-    parser_of,
-    print_head,
-    print_row,
-    subplots,
-)
+import measuring
+from measuring import json_of, memory, parser_of
 
 WIDTH = 512
 HEADS = 8
@@ -55,35 +48,26 @@ PAPER = {
 }
 
 
-def make_layer(
-    name, width=WIDTH, restriction=RESTRICTION, dilation=1, **settings
-):
+def make_layer(name, width=WIDTH, restriction=RESTRICTION, dilation=1, **more):
     """Make a layer that maps `(1, n, width)` to the same shape."""
     import keras
 
     from keras_transformer.layers import MultiHeadAttention
 
-    unroll = settings.pop("unroll", False)
-    heads = dict(num_heads=HEADS, key_dim=width // HEADS, **settings)
-    convolution = dict(padding="same", dilation_rate=dilation, **settings)
-    return {
-        "self-attention": lambda: MultiHeadAttention(**heads),
-        "self-attention, Keras": lambda: keras.layers.MultiHeadAttention(
-            **heads, use_bias=False
-        ),
-        "restricted": lambda: MultiHeadAttention(
-            **heads, restriction=restriction
-        ),
-        "LSTM": lambda: keras.layers.LSTM(
-            width, return_sequences=True, unroll=unroll, **settings
-        ),
-        "convolution": lambda: keras.layers.Conv1D(
-            width, KERNEL, **convolution
-        ),
-        "separable convolution": lambda: keras.layers.SeparableConv1D(
-            width, KERNEL, **convolution
-        ),
-    }[name]()
+    unroll = more.pop("unroll", False)
+    heads = dict(num_heads=HEADS, key_dim=width // HEADS, **more)
+    if name == "self-attention":
+        return MultiHeadAttention(**heads)
+    if name == "self-attention, Keras":
+        return keras.layers.MultiHeadAttention(**heads, use_bias=False)
+    if name == "restricted":
+        return MultiHeadAttention(**heads, restriction=restriction)
+    if name == "LSTM":
+        more |= dict(return_sequences=True, unroll=unroll)
+        return keras.layers.LSTM(width, **more)
+    kinds = keras.layers.Conv1D, keras.layers.SeparableConv1D
+    more |= dict(padding="same", dilation_rate=dilation)
+    return kinds["separable" in name](width, KERNEL, **more)
 
 
 def called(layer, inputs):
@@ -155,7 +139,7 @@ def measure_megabytes(name):
         # By NumPy: TensorFlow would keep, and use again, what that takes.
         inputs = np.random.default_rng(n).normal(size=[1, n, WIDTH])
         inputs = tf.constant(inputs.astype("float32"))
-        forget_peak()
+        measuring.forget_peak()
         before = memory("VmRSS")
         graph(inputs).numpy()
         return (memory("VmHWM") - before) / 2**20
@@ -254,11 +238,11 @@ def tables(results):
     for kind in ("seconds", "megabytes"):
         for one in PASSES:
             print(f"\n{kind}, {one}\n")
-            print_head("layer", *(f"{n:,}" for n in LENGTHS), "n^")
+            measuring.print_head("layer", *(f"{n:,}" for n in LENGTHS), "n^")
             for name, found in results.items():
                 values = found[kind][one]
                 cells = [f"{value:.3g}" for value in values]
-                print_row(name, *cells, f"{exponent(values):.2f}")
+                measuring.print_row(name, *cells, f"{exponent(values):.2f}")
     print(f"\nat n = {STRUCTURE_LENGTHS}, dilated {DILATED_LENGTHS}\n")
     for name, found in results.items():
         print(name, found["structure"])
@@ -266,7 +250,7 @@ def tables(results):
 
 def picture(results, path):
     """Time and memory against length, with exponents."""
-    figure, panels = subplots(2, 2, figsize=(11, 9))
+    figure, panels = measuring.subplots(2, 2, figsize=(11, 9))
     for row, kind in zip(panels, ("seconds", "megabytes"), strict=True):
         for axes, one in zip(row, PASSES, strict=True):
             for name, found in results.items():
@@ -294,12 +278,8 @@ def main():
     parser = parser_of(__doc__)
     parser.add_argument("--results", type=pathlib.Path)
     parser.add_argument("--picture", type=pathlib.Path)
-    parser.add_argument(
-        "--rounds",
-        type=int,
-        default=1,
-        help="how often all layers are timed in turn; default: %(default)s",
-    )
+    rounds = "how often all layers are timed in turn; default: %(default)s"
+    parser.add_argument("--rounds", type=int, default=1, help=rounds)
     parser.add_argument("--layer", choices=PAPER, help=argparse.SUPPRESS)
     parser.add_argument("--kind", choices=KINDS, help=argparse.SUPPRESS)
     args = parser.parse_args()

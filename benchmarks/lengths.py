@@ -97,22 +97,15 @@ def document(run_dir: pathlib.Path, text: pathlib.Path) -> None:
             )
             source.write_text(content + "\n", encoding="utf-8")
             split = ["--split-sentences"] if "split" in name else []
-            seconds, memory, _ = timed(
-                [
-                    *(*verb, "translate", "--run-dir", run_dir, *split),
-                    *("--input", source, "--output", target),
-                ]
-            )
+            command = [*verb, "translate", "--run-dir", run_dir, *split]
+            command += ["--input", source, "--output", target]
+            seconds, memory, _ = timed(command)
             print(f"{name}: {seconds:.1f} s, {memory:.0f} MB in all")
         export = ["export", "--run-dir", run_dir, "--output", f"{folder}/ours"]
         timed([*verb, *export])
         for count in (100, len(sentences)):
-            _, memory, output = timed(
-                [
-                    *(sys.executable, __file__, "--ask", f"{folder}/ours/1"),
-                    *(text, count),
-                ]
-            )
+            command = [sys.executable, __file__, "--ask", f"{folder}/ours/1"]
+            _, memory, output = timed([*command, text, count])
             seconds = json.loads(output.splitlines()[-1])
             print(
                 f"{count} in one request of the export: {seconds:.1f} s, "

@@ -24,17 +24,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 
-from measuring import (
-    json_of,
-    memory,
-    parser_of,
-    print_head,
-    print_row,
-    subplots,
-)
+import measuring
+from measuring import json_of, memory, parser_of
 
 ROOT = pathlib.Path(__file__).parents[1]
 LANGUAGES = ("en", "de")
@@ -179,9 +172,7 @@ def steps(args, number, pattern):
         text=True,
         cwd=ROOT,
     )
-    peak = Peak(process.pid)
-    seconds = None
-    lines, silence, last = [], (0.0, ""), start
+    seconds, lines, silence, last = None, [], (0.0, ""), start
     for line in process.stderr:
         now = time.perf_counter()
         silence, last = max(silence, (now - last, line)), now
@@ -190,24 +181,12 @@ def steps(args, number, pattern):
             seconds = now - start
             if number > 10:
                 process.send_signal(signal.SIGKILL)
-    process.wait()
+    *_, used = os.wait4(process.pid, 0)
+    process.returncode = 0  # It has ended, however that was.
     if seconds is None:
         sys.exit("".join(lines))
-    return {"seconds": seconds, "gb": peak.gigabytes, "silence": silence}
-
-
-class Peak(threading.Thread):
-    """Reads the peak memory of a process until it ends."""
-
-    def __init__(self, pid):
-        super().__init__(daemon=True)
-        self.pid, self.gigabytes = pid, 0.0
-        self.start()
-
-    def run(self):
-        while found := memory("VmHWM", self.pid):
-            self.gigabytes = found / 2**30
-            time.sleep(0.1)
+    gigabytes = used.ru_maxrss / 2**20
+    return {"seconds": seconds, "gb": gigabytes, "silence": silence}
 
 
 def forget(*folders):
@@ -216,18 +195,14 @@ def forget(*folders):
         for path in folder.rglob("*"):
             if path.is_file():
                 with open(path, "rb") as file:
-                    os.fsync(file.fileno())
-                    os.posix_fadvise(
-                        file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED
-                    )
+                    number, how = file.fileno(), os.POSIX_FADV_DONTNEED
+                    os.fsync(number)
+                    os.posix_fadvise(number, 0, 0, how)
 
 
 IN_PROCESS = {
-    "vocabulary": vocabulary,
-    "tokenising": tokenising,
-    "planning": planning,
-    "peers": peers,
-    "shapes": shapes,
+    each.__name__: each
+    for each in (vocabulary, tokenising, planning, peers, shapes)
 }
 
 
@@ -262,31 +237,27 @@ def measure(args, pairs):
 
 def table(results):
     """Write seconds and peak memory by stage in Markdown."""
-    print_head("pairs", *STAGES)
+    measuring.print_head("pairs", *STAGES)
     for pairs, found in results.items():
-        cells = [
-            f"{found[stage]['seconds']:.1f} s, {found[stage]['gb']:.2f} GB"
-            for stage in STAGES
-        ]
-        print_row(f"{int(pairs):,}", *cells)
+        took = (found[stage] for stage in STAGES)
+        cells = (f"{x['seconds']:.1f} s, {x['gb']:.2f} GB" for x in took)
+        measuring.print_row(f"{int(pairs):,}", *cells)
 
 
 def picture(results, path):
     """Time and memory against the number of pairs, and what linear means."""
-    figure, panels = subplots(1, 2, figsize=(10, 4.2))
+    figure, panels = measuring.subplots(1, 2, figsize=(10, 4.2))
     pairs = [int(number) for number in results]
-    for axes, key, label in zip(
-        panels, ("seconds", "gb"), ("seconds", "peak memory, GB"), strict=True
-    ):
+    labels = {"seconds": "seconds", "gb": "peak memory, GB"}
+    for axes, (key, label) in zip(panels, labels.items(), strict=True):
+        highest = 0
         for stage in STAGES:
             values = [found[stage][key] for found in results.values()]
             axes.loglog(pairs, values, "o-", label=stage)
-        highest = max(
-            found[s][key] for found in results.values() for s in STAGES
-        )
+            highest = max(highest, *values)
         linear = [highest * number / pairs[-1] for number in pairs]
         axes.loglog(pairs, linear, "k:", label="linear")
-        axes.set_ylim(bottom=min(v for v in values) / 10)
+        axes.set_ylim(bottom=min(values) / 10)
         axes.set_xlabel("pairs")
         axes.set_ylabel(label)
         axes.grid(alpha=0.3)

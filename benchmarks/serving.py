@@ -66,9 +66,8 @@ def alone(run_dir: str, export: str, args: argparse.Namespace) -> dict:
 
     lines = args.sentences.read_text("utf-8").splitlines()
     translator = Run(run_dir).translator()
-    options = dict(
-        max_source_length=MAX_SOURCE_LENGTH, max_length=args.max_length
-    )
+    options = {"max_source_length": MAX_SOURCE_LENGTH}
+    options["max_length"] = args.max_length
     seconds = []
     for _ in range(2):  # The first traces the graph.
         begun = time.perf_counter()
@@ -151,9 +150,8 @@ def ask_in_turn(args: argparse.Namespace, folder: str) -> None:
     exported = pathlib.Path(folder, NAME)
     options = {"min_length": args.tokens or 0, "max_length": args.tokens}
     run = Run(args.run_dir)
-    path = run.export(
-        exported, search=Search(**options), precision=args.precision
-    )
+    how = {"search": Search(**options), "precision": args.precision}
+    path = run.export(exported, **how)
     translator = run.translator(None, args.precision)
     signature = tf.saved_model.load(str(path)).signatures["serving_default"]
     server = Server(exported)
@@ -178,10 +176,8 @@ def ask_in_turn(args: argparse.Namespace, folder: str) -> None:
     for name, found in times.items():
         found = np.array(found[4:])  # The first ones trace, pack and warm up.
         longer = np.median(np.array(times["server"][4:]) - found)
-        print_row(
-            *(name, f"{np.median(found):.0f}", f"{found.min():.0f}"),
-            f"{longer:.0f}",
-        )
+        figures = np.median(found), found.min(), longer
+        print_row(name, *(f"{x:.0f}" for x in figures))
 
 
 def main(argv=None) -> None:

@@ -91,18 +91,14 @@ def multi30k(run_dir):
 
     from keras_transformer.data import batching
     from keras_transformer.data.batch_plan import BatchPlan
-    from keras_transformer.presets import PRESETS
 
     plan = BatchPlan(records(run_dir), 4_096, seed=1)
-    model = make_model("tiny", TINY[2], PRESETS["tiny"].model.dropout)
+    model = make_model("tiny", TINY[2])
     steps = 100
     seconds = seconds_in_fit(model, batching.stream(plan), steps, sum)
-    tokens = sum(
-        int((target != 0).numpy().sum())
-        for _, target in itertools.islice(
-            batching.stream(plan), WARM_UP, WARM_UP + steps
-        )
-    )
+    timed_ones = WARM_UP, WARM_UP + steps
+    batches = itertools.islice(batching.stream(plan), *timed_ones)
+    tokens = sum(int((target != 0).numpy().sum()) for _, target in batches)
     report(
         tokens_per_second=tokens / seconds,
         padding=100 * plan.padding_waste(),
@@ -135,20 +131,15 @@ def seconds_in_fit(model, dataset, steps, reduce=statistics.median):
     return reduce(b - a for a, b in zip(times, times[1:], strict=False))
 
 
-def make_model(preset, vocab_size, dropout=None):
+def make_model(preset, vocab_size):
     import keras
 
     from keras_transformer.losses import SmoothedCrossEntropy
     from keras_transformer.model import Transformer
     from keras_transformer.optimizers import Adam
-    from keras_transformer.presets import PRESETS
 
     keras.utils.set_random_seed(1)
-    sizes = dataclasses.asdict(PRESETS[preset].model)
-    sizes["vocab_size"] = vocab_size
-    if dropout is not None:
-        sizes["dropout"] = dropout
-    model = Transformer(**sizes)
+    model = Transformer.from_preset(preset, vocab_size=vocab_size)
     model.compile(Adam(1e-4), SmoothedCrossEntropy(0.1))
     model.optimizer.build(model.trainable_variables)
     return model
@@ -227,24 +218,21 @@ def run(command):
 def measurements(bench, run_dir):
     """Name → command."""
     this = [sys.executable, pathlib.Path(__file__).resolve()]
-    ours = {
+    found = {
         name: [*this, "--only", name, "--run-dir", run_dir] for name in PARTS
     }
-    opennmt, torch = {}, {}
     if ONMT.exists():
         peer = [ONMT, pathlib.Path(__file__).with_name("opennmt_multi30k.py")]
-        opennmt = {
+        found |= {
             "base OpenNMT-tf": [ONMT, bench / "opennmt_train.py", 32, 32, 8],
-            "tiny OpenNMT-tf": [*peer, "-", 0, 20],
+            "tiny OpenNMT-tf": [*peer, run_dir, 0, 20],
             "multi30k OpenNMT-tf": [*peer, run_dir, 4_096, 100],
         }
     if TORCH.exists():
         peer = [TORCH, bench / "torch_train.py", 32, 32, 8]
-        torch = {
-            "base PyTorch": peer,
-            "base PyTorch compiled": [*peer, "compile"],
-        }
-    return {**ours, **opennmt, **torch}
+        found["base PyTorch"] = peer
+        found["base PyTorch compiled"] = [*peer, "compile"]
+    return found
 
 
 PARTS = {
@@ -270,9 +258,8 @@ def main():
     if not (args.corpus and args.bench):
         parser.error("--corpus and --bench are needed")
     with tempfile.TemporaryDirectory() as run_dir:
-        (pathlib.Path(run_dir) / "corpus").write_text(
-            str(args.corpus.resolve())
-        )
+        corpus = str(args.corpus.resolve())
+        pathlib.Path(run_dir, "corpus").write_text(corpus)
         write_for_opennmt(run_dir)
         commands = measurements(args.bench.resolve(), run_dir)
         rounds = {name: [] for name in commands}
