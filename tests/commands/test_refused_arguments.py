@@ -23,14 +23,10 @@ def test_an_output_that_cannot_be_written_is_an_error(
     assert source_file.read_bytes() == before
 
 
-def test_bytes_that_are_not_utf_8_are_an_error(
-    run_dir, tmp_path, monkeypatch, capsys
-):
+def test_what_is_no_text_is_an_error(run_dir, tmp_path, monkeypatch, capsys):
     give(monkeypatch, b"ok\nalso ok\nth\xe9 l\xe0\n")
     assert run("translate", run_dir) == 2
-    error = capsys.readouterr().err
-    assert "standard input, found other bytes in line 3" in error
-    assert "iconv -f WINDOWS-1252 -t UTF-8" in error
+    assert "standard input, found other bytes" in capsys.readouterr().err
 
     monkeypatch.setattr(loading, "load", None)  # Never called.
     source = tmp_path / "source.en"

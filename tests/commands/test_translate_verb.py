@@ -9,7 +9,6 @@ from verb_calls import (
     replace_translator,
     rows_of,
     run,
-    say_a,
     write_lines,
 )
 
@@ -207,6 +206,21 @@ def test_input_beyond_a_chunk_is_numbered_on(translated, monkeypatch):
     assert sizes == [3, 3, 2]
 
 
+def stopped_once(monkeypatch, stop, at):
+    """Let the `at`-th chunk of three fail; gets the sizes of all."""
+    calls = []
+
+    def translate(texts):
+        calls.append(len(texts))
+        if len(calls) == at:
+            raise stop
+        return [[Hypothesis(text.upper(), 0.0)] for text in texts]
+
+    replace_translator(monkeypatch, translate)
+    monkeypatch.setattr(unfinished, "CHUNK", 3)
+    return calls
+
+
 @pytest.mark.parametrize(
     "stop, code",
     [(KeyboardInterrupt(), 130), (OSError(28, "No space left on device"), 1)],
@@ -214,16 +228,7 @@ def test_input_beyond_a_chunk_is_numbered_on(translated, monkeypatch):
 def test_a_translation_that_is_cut_short_goes_on_at_the_next_start(
     run_dir, source_file, monkeypatch, tmp_path, stop, code
 ):
-    calls = []
-
-    def translate(texts):
-        calls.append(texts)
-        if len(calls) == 2:
-            raise stop
-        return [[Hypothesis(text.upper(), 0.0)] for text in texts]
-
-    replace_translator(monkeypatch, translate)
-    monkeypatch.setattr(unfinished, "CHUNK", 3)
+    calls = stopped_once(monkeypatch, stop, at=2)
     output, kept = tmp_path / "target.de", tmp_path / "target.de.unfinished"
 
     files = ("--input", source_file, "--output", output)
@@ -231,7 +236,7 @@ def test_a_translation_that_is_cut_short_goes_on_at_the_next_start(
     assert set(tmp_path.iterdir()) == {source_file, kept}
     assert run("translate", run_dir, *files) == 0
     assert set(tmp_path.iterdir()) == {source_file, output}
-    assert [*map(len, calls)] == [3, 3, 3, 2]
+    assert calls == [3, 3, 3, 2]
     said = output.read_bytes().decode().split("\n")
     assert said == [*(on_one_line(x.upper()) for x in SOURCES), ""]
 
@@ -240,16 +245,7 @@ def test_what_another_search_has_written_is_not_taken_up(
     run_dir, source_file, monkeypatch, tmp_path
 ):
     output = tmp_path / "target.de"
-    monkeypatch.setattr(unfinished, "CHUNK", 3)
-    calls = []
-
-    def translate(texts):
-        calls.append(len(texts))
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return say_a(texts)
-
-    replace_translator(monkeypatch, translate)
+    calls = stopped_once(monkeypatch, KeyboardInterrupt(), at=3)
     files = ("--input", source_file, "--output", output)
     assert run("translate", run_dir, *files) == 130
     assert run("translate", run_dir, *files, "--beam-size", 2) == 0

@@ -193,9 +193,8 @@ def test_three_workers_that_slurm_preempts_go_on_and_say_which_is_lost(
     # The others end by themselves and say why.
     assert [w.wait(timeout=300) for w in workers] == [1, 1, -signal.SIGKILL]
     for i in (0, 1):
-        errors = re.findall("^error: .*", job.log(i), re.M)
-        assert len(errors) == 1
-        assert errors[0].startswith("error: Lost worker ")
+        (error,) = re.findall("^error: .*", job.log(i), re.M)
+        assert error.startswith("error: Lost worker ")
         assert "Traceback" not in job.log(i)
 
 

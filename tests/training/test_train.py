@@ -74,10 +74,9 @@ def error_of(capsys, *argv, code=command_line.WRONG):
     assert train_on_digits(*argv) == code
     output = capsys.readouterr()
     assert output.out == ""
-    lines = [x for x in output.err.splitlines() if x.startswith("error: ")]
-    assert len(lines) == 1
     assert "Traceback" not in output.err
-    return lines[0]
+    (line,) = re.findall("^error: .*", output.err, re.MULTILINE)
+    return line
 
 
 @pytest.mark.parametrize(
