@@ -4,8 +4,6 @@ The page needs JavaScript.
 """
 
 import asyncio
-import base64
-import hashlib
 import importlib.resources
 import math
 import pathlib
@@ -29,25 +27,13 @@ from keras_transformer.serving.service import (
 from keras_transformer.serving.versions import card_of
 from keras_transformer.viewing import viewer
 
+# What the page shows of a model card.
+_OF_CARD = "parameters", "scores", "subject", "examples", "terms", "search"
 _TYPES = {".css": "text/css", ".js": "text/javascript"}
-_POLICY = (
-    "default-src 'none'; form-action 'none'; base-uri 'none'; "
-    "frame-ancestors 'none'; "
-)
 PAGE_POLICY = (
-    f"{_POLICY}script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'"
+    f"{viewer.NOTHING}script-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; connect-src 'self'"
 )
-
-
-def viewer_policy() -> str:
-    """Write a viewer's policy: its own script, by hash, and nothing else."""
-    script = f"\n{viewer.script()}".encode()  # The text between the tags.
-    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
-    return (
-        f"{_POLICY}script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
-        "img-src data:"
-    )
 
 
 def routes(service: Service) -> list[Route]:
@@ -85,12 +71,7 @@ async def _show_card(service: Service, request: Request) -> Response:
             "target_lang": target.code,
             "target_name": target.name,
             "target_dir": target.direction,
-            "parameters": card.parameters,
-            "scores": card.scores,
-            "subject": card.subject,
-            "examples": card.examples,
-            "terms": card.terms,
-            "search": card.search,
+            **{name: getattr(card, name) for name in _OF_CARD},
             "limits": {
                 "max_texts": limits.max_texts,
                 "max_body_bytes": limits.max_body_bytes,
@@ -110,7 +91,7 @@ async def _explain(
         raise RefusalError(
             "Only the export is here, and explaining needs the model; start "
             "the server with --run-dir, and with no --ensemble.",
-            status=404,
+            404,
         )
     text = request.query_params.get("text", "").replace("\0", " ")
     if not text.strip():
@@ -123,8 +104,8 @@ async def _explain(
     try:
         document = await service.unless_gone(request, work)
     except UserError as error:
-        raise RefusalError(str(error), status=409) from None
-    return _html(document, viewer_policy())
+        raise RefusalError(str(error), 409) from None
+    return _html(document, viewer.policy())
 
 
 async def _translate(job: Job) -> dict[str, Any]:

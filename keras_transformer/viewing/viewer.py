@@ -7,6 +7,7 @@ Axes: L layers, H heads, S source pieces, T target pieces, R rows.
 """
 
 import base64
+import hashlib
 import html
 import importlib.resources
 import json
@@ -24,6 +25,11 @@ SCRIPTS = (
     *("data.js", "elements.js", "lines.js", "summary.js", "grid.js"),
     *("heat_map.js", "head.js", "steps.js", "tree.js"),
     *("figures.js", "viewer.js"),
+)
+# The beginning of a Content-Security-Policy: what a page may not do.
+NOTHING = (
+    "default-src 'none'; form-action 'none'; base-uri 'none'; "
+    "frame-ancestors 'none'; "
 )
 TRUNCATED = "The source was too long: only its beginning was translated."
 
@@ -97,6 +103,16 @@ def document(title: str, fragments: Sequence[str]) -> str:
 
 def _script_element() -> str:
     return f"<script>\n{script()}</script>\n"
+
+
+def policy() -> str:
+    """Write a document's Content-Security-Policy: its own script alone."""
+    text = _script_element().partition(">")[2].rpartition("</")[0]
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return (
+        f"{NOTHING}script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "img-src data:"
+    )
 
 
 def _still(facts: dict[str, Any], cut: str) -> str:

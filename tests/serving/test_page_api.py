@@ -24,8 +24,8 @@ from keras_transformer.config import UserError
 from keras_transformer.run import Run
 from keras_transformer.runs.averaging import Chosen
 from keras_transformer.runs.weights import Weights
-from keras_transformer.serving.page_api import viewer_policy
 from keras_transformer.translation.alignment import word_links
+from keras_transformer.viewing import viewer
 
 POLICY = "content-security-policy"
 
@@ -126,7 +126,7 @@ def test_the_viewer_may_run_its_own_script_alone():
     fragment = make_explanation().to_html()
     (script,) = re.findall("<script>(.*?)</script>", fragment, re.S)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest())
-    assert f"script-src 'sha256-{digest.decode()}';" in viewer_policy()
+    assert f"script-src 'sha256-{digest.decode()}';" in viewer.policy()
 
 
 def test_a_sentence_is_explained_where_there_is_a_run():
@@ -137,7 +137,7 @@ def test_a_sentence_is_explained_where_there_is_a_run():
         answer = httpx.get(url, params={"text": "Hund & Wiese"})
         assert answer.text == "<p>Hund & Wiese"
         assert answer.headers["content-type"] == "text/html; charset=utf-8"
-        assert answer.headers[POLICY] == viewer_policy()
+        assert answer.headers[POLICY] == viewer.policy()
         answer = httpx.get(url, params={"text": " "})
         assert answer.status_code == 400
     with running(StillModel()) as server:
