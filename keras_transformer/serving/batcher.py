@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from prometheus_client import Histogram
 
-from keras_transformer.serving.limits import Batching, RefusalError
+from keras_transformer.serving.limits import AGAIN, Batching, RefusalError
 from keras_transformer.serving.versions import Outputs, Row, ServedModel
 
 # The most bytes in a batch, with each text counted as the longest: a few
@@ -119,9 +119,7 @@ class Batcher:
             self.taken_by_long + of_long > self._capacity * share
         ):
             raise RefusalError(
-                "The queue is full; try again in a moment.",
-                status=503,
-                retry=True,
+                "The queue is full; try again in a moment.", 503, AGAIN
             )
         self.taken += places
         self.taken_by_long += of_long

@@ -78,7 +78,7 @@ async def _check_health(service: Service, request: Request) -> Response:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     raise RefusalError(
-        f"The model has answered nothing for {HEALTH_SECONDS:g} s.", status=503
+        f"The model has answered nothing for {HEALTH_SECONDS:g} s.", 503
     )
 
 
@@ -188,7 +188,7 @@ def _fields(job: Job) -> dict[str, Any]:
         raise RefusalError(
             f"Expected application/json, {_FORM} or {_FORM_DATA}, received "
             f"{kind}.",
-            status=415,
+            415,
         )
     fields = as_form(job.request.scope["query_string"])
     fields |= as_form(bytes(job.body), content_type)

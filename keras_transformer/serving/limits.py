@@ -1,6 +1,7 @@
 """What a server takes, and how it refuses what is beyond."""
 
 import dataclasses
+from typing import Any
 
 from keras_transformer.settings import check_settings, setting, settings_of
 
@@ -46,22 +47,17 @@ class Batching:
     max_enqueued_batches: int = 16
 
 
-class RefusalError(Exception):
-    """A request is refused, with the reason in one sentence.
+# The same request may succeed in a second.
+AGAIN = {"Retry-After": "1"}
+# The rest of the request's body is not read.
+CLOSE = {"Connection": "close"}
 
-    With `retry` the same request may succeed in a moment; with `close` the rest
-    of its body is not read.
-    """
+
+class RefusalError(Exception):
+    """A request is refused, with the reason in one sentence."""
 
     def __init__(
-        self,
-        message: str,
-        status: int = 400,
-        retry: bool = False,
-        close: bool = False,
+        self, message: str, status: int = 400, headers: Any = None
     ) -> None:
         super().__init__(message)
-        self.status_code, self.detail = status, message
-        self.headers = {"Retry-After": "1"} if retry else {}  # Seconds.
-        if close:
-            self.headers["Connection"] = "close"
+        self.detail, self.status_code, self.headers = message, status, headers

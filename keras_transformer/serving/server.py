@@ -13,15 +13,8 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
+import prometheus_client as prometheus
 import uvicorn
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    generate_latest,
-)
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -37,7 +30,7 @@ from keras_transformer.serving import (
     page_api,
     tensorflow_api,
 )
-from keras_transformer.serving.limits import GONE, RefusalError
+from keras_transformer.serving.limits import CLOSE, GONE, RefusalError
 from keras_transformer.serving.service import Service, json_response
 
 # Time to answer the accepted requests once the process has to end. With the
@@ -227,7 +220,7 @@ class _Door:
             )
         if "content-length" in headers and "transfer-encoding" in headers:
             return RefusalError(
-                "Expected a body of one length, received two.", close=True
+                "Expected a body of one length, received two.", 400, CLOSE
             )
         asks = scope["method"], scope["path"], headers.get("sec-fetch-mode")
         is_link = asks == ("GET", "/", "navigate")
@@ -246,7 +239,7 @@ class _Door:
         return RefusalError(
             "This server answers its own page; start it with --cors for pages "
             "of other sites.",
-            status=403,
+            403,
         )
 
 
@@ -262,14 +255,14 @@ class _Counts:
     """Counts for Prometheus, without texts or addresses."""
 
     def __init__(self, service: Service) -> None:
-        self._registry = CollectorRegistry()
-        self.requests = Counter(
+        self._registry = prometheus.CollectorRegistry()
+        self.requests = prometheus.Counter(
             "keras_transformer_requests",
             "Requests that were answered, by interface and HTTP status.",
             ["interface", "status"],
             registry=self._registry,
         )
-        self.seconds = Histogram(
+        self.seconds = prometheus.Histogram(
             "keras_transformer_request_duration_seconds",
             "Seconds from the head of a request to the end of its answer.",
             ["interface"],
@@ -277,12 +270,12 @@ class _Counts:
             buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100),
         )
         self._registry.register(service.batcher.sizes)
-        Gauge(
+        prometheus.Gauge(
             "keras_transformer_texts_held",
             "Texts that wait or are being translated.",
             registry=self._registry,
         ).set_function(lambda: service.batcher.taken)
-        Gauge(
+        prometheus.Gauge(
             "keras_transformer_model_version",
             "Version of the model that answers.",
             registry=self._registry,
@@ -290,5 +283,5 @@ class _Counts:
 
     async def show(self, request: Request) -> Response:
         """Write all counts in Prometheus's text format."""
-        text = generate_latest(self._registry)
-        return Response(text, media_type=CONTENT_TYPE_LATEST)
+        text = prometheus.generate_latest(self._registry)
+        return Response(text, media_type=prometheus.CONTENT_TYPE_LATEST)

@@ -25,7 +25,13 @@ from starlette.responses import Response
 from keras_transformer.config import UserError
 from keras_transformer.data.languages import words_of
 from keras_transformer.serving.batcher import Batcher
-from keras_transformer.serving.limits import GONE, Limits, RefusalError
+from keras_transformer.serving.limits import (
+    AGAIN,
+    CLOSE,
+    GONE,
+    Limits,
+    RefusalError,
+)
 from keras_transformer.serving.versions import (
     DEFAULT_SIGNATURE,
     Row,
@@ -119,10 +125,10 @@ class Service:
             if task.done():
                 return task.result()
             if gone.done():
-                raise RefusalError("The client has left.", status=GONE)
+                raise RefusalError("The client has left.", GONE)
             raise RefusalError(
                 f"No answer within {seconds:g} seconds; send less at a time.",
-                status=504,
+                504,
             )
         finally:
             task.cancel()
@@ -166,25 +172,24 @@ class Job:
 
     async def receive(self) -> None:
         """Read the body, within limits of size, time and number."""
-        self.is_long = len(self.request.scope["query_string"]) > _SHORT
         try:
             await asyncio.wait_for(
                 self._read(), self.service.limits.body_seconds
             )
         except asyncio.TimeoutError:
             raise RefusalError(
-                "The body of the request did not arrive in time.",
-                status=408,
-                close=True,
+                "The body of the request did not arrive in time.", 408, CLOSE
             ) from None
         except ClientDisconnect:
-            raise RefusalError("The client has left.", status=GONE) from None
+            raise RefusalError("The client has left.", GONE) from None
+        query = self.request.scope["query_string"]
+        self.is_long = len(self.body) + len(query) > _SHORT
         encoding = self.request.headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
             raise RefusalError(
                 f"Expected a body as it is, received {encoding[:20]}; a proxy "
                 "may unpack it.",
-                status=415,
+                415,
             )
 
     async def _read(self) -> None:
@@ -197,15 +202,13 @@ class Job:
                 raise RefusalError(
                     f"Expected a body of at most {limits.max_body_bytes} "
                     "bytes, received more; send less at a time.",
-                    status=413,
+                    413,
                 )
-            self.is_long = self.is_long or size > _SHORT
             if size > _SHORT and service.held > limits.max_bytes_held:
                 raise RefusalError(
                     "Too many long texts are being read; try again.",
-                    status=503,
-                    retry=True,
-                    close=True,
+                    503,
+                    AGAIN | CLOSE,
                 )
 
     def check_texts(self, count: int, what: str = "") -> None:
@@ -345,11 +348,7 @@ class Job:
 def json_response(
     content: Any, status: int = 200, headers: Any = None, strict: bool = False
 ) -> Response:
-    """Answer in JSON, which outputs of a model may be part of.
-
-    Their infinite numbers are written as Python reads them, or as null if
-    `strict`, which every parser reads.
-    """
+    """Answer in JSON, with infinite numbers of a model as null if `strict`."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, bytes):

@@ -41,9 +41,7 @@ async def _answer(service: Service, request: Request) -> Response:
     if of is None or (of == ":predict") != (request.method == "POST"):
         raise RefusalError(f"There is no {request.method} {path} here.")
     if unquote(name) != service.name:
-        raise RefusalError(
-            f"There is no model {unquote(name)} here.", status=404
-        )
+        raise RefusalError(f"There is no model {unquote(name)} here.", 404)
     version = int(digits) if digits else None
     if of == ":predict":
         return await service.answer(request, partial(_predict, version=version))
@@ -86,7 +84,7 @@ async def _answer(service: Service, request: Request) -> Response:
 
 def _check_version(version: int | None, known: Collection[int]) -> None:
     if version not in (None, *known):
-        raise RefusalError(f"There is no version {version} here.", status=404)
+        raise RefusalError(f"There is no version {version} here.", 404)
 
 
 async def _predict(job: Job, version: int | None) -> dict[str, Any]:
@@ -170,14 +168,11 @@ def _text(value: Any) -> bytes:
             encoded = "".join(value["b64"].split()).rstrip("=")
             padding = "=" * (-len(encoded) % 4)
             return base64.b64decode(encoded + padding, "-_", validate=True)
-    except UnicodeEncodeError:
-        raise RefusalError(
-            "Expected whole characters, received half a surrogate pair."
-        ) from None
     except ValueError:
-        raise RefusalError(
-            "Expected base64 as b64, cannot decode it."
-        ) from None
+        expected = "base64 as b64, cannot decode it"
+        if isinstance(value, str):
+            expected = "whole characters, received half a surrogate pair"
+        raise RefusalError(f"Expected {expected}.") from None
     raise RefusalError(
         f"Expected a text (a string), received {type(value).__name__}."
     )

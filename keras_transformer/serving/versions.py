@@ -106,7 +106,7 @@ def card_of(model: ServedModel) -> ModelCard:
             "This export does not say its languages; export it from its run "
             "with this version of keras-transformer. TensorFlow Serving's "
             "interface under /v1 answers all the same.",
-            status=501,
+            501,
         )
     return model.card
 
