@@ -135,24 +135,23 @@ class Versions:
         while True:
             await asyncio.sleep(POLL_SECONDS)
             try:
-                await self.change_over()
+                await asyncio.to_thread(self.change_over)
             except Exception as error:  # A folder may hold anything.
                 is_told = isinstance(error, UserError)
                 logger.warning("%s", error if is_told else repr(error))
 
-    async def change_over(self) -> None:
+    def change_over(self) -> None:
         """Serve the highest version; if it cannot be loaded, raise why."""
-        versions = await asyncio.to_thread(find_versions, self.folder)
+        versions = find_versions(self.folder)
         version = max(versions, default=self.current.version)
         if version == self.current.version:
             return
         is_early = time.monotonic() < self._retry.get(version, 0.0)
-        path = versions[version]
-        if is_early or await asyncio.to_thread(_is_being_copied, path):
+        if is_early or _is_being_copied(versions[version]):
             return
         self.states[version] = LOADING, ""
         try:
-            model = await asyncio.to_thread(self._load, path)
+            model = self._load(versions[version])
         except UserError as error:
             self._retry[version] = time.monotonic() + RETRY_SECONDS
             # Clients see this; only the log names the folder.
@@ -165,7 +164,7 @@ class Versions:
         # Once the last request lets go of it, its memory is free.
         weakref.finalize(old, self._end, old.version)
         del old
-        await asyncio.to_thread(gc.collect)  # Refused requests hold it.
+        gc.collect()  # Refused requests hold it.
 
     def _end(self, version: int) -> None:
         if version != self.current.version:  # It may be served again.
