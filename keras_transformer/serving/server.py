@@ -128,8 +128,7 @@ def make(service: Service) -> uvicorn.Server:
 def names_of(host: str, others: Sequence[str] = ()) -> list[str]:
     """List the names by which clients may call the server.
 
-    A server at all addresses takes any name unless `others` gives some. A web
-    page can point its own name at this machine; browsers then send that name.
+    A server at all addresses takes any name unless `others` gives some.
     """
     if host in ("", "0.0.0.0", "::") and not others:
         return ["*"]
