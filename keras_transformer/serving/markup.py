@@ -1,16 +1,18 @@
 """Translates the text of HTML and leaves its tags.
 
 Python's parser finds where tags and texts begin; what is not text is copied as
-it was sent. A segment is the text between two blocks, with the inline elements
-that open and close in it. In the translation each element encloses the words
-that the word links give to its words.
+it was sent. A segment is the text between two blocks. No other element cuts it,
+whatever its name is and wherever it ends. In the translation each element
+encloses the words that the word links give to its words.
 
-Code, the reading above a word and elements marked `translate="no"` come back
-whole: like an image, each has one place in its sentence. All this takes time in
-proportion to the HTML.
+Code and elements marked `translate="no"` are words that come back whole. A
+model that knows marks gets a mark in their place; another reads what they say.
+What says nothing has one place in its sentence, like an image. All this takes
+time in proportion to the HTML.
 """
 
 import bisect
+import collections
 import dataclasses
 import html
 import itertools
@@ -20,8 +22,10 @@ from collections.abc import Sequence
 from html.parser import HTMLParser
 
 from keras_transformer.data.languages import words_of
+from keras_transformer.data.pieces import KEPT
 from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.service import Job, Sentence
+from keras_transformer.serving.versions import card_of
 from keras_transformer.translation.sentences import (
     Span,
     Splitter,
@@ -32,38 +36,50 @@ from keras_transformer.translation.sentences import (
 # The most characters of HTML in a request: a second's work, if all are tags.
 MAX_HTML = 1 << 17
 
-# Sentences go on across the borders of these.
-_INLINE = """
-    a abbr acronym area b bdi bdo big cite code data del dfn em font i img input
-    ins kbd label mark math meter nobr noembed object output progress q rb rp rt
-    rtc ruby s samp script slot small span strike strong style sub sup svg
-    textarea time tt u var wbr
-""".split()
-_VOID = "area base br col embed hr img input link meta param source wbr".split()
-_LEFT_ALONE = """
-    code iframe kbd math noembed noframes object pre rp rt samp script style svg
-    textarea xmp
-""".split()
-# Before which of these an element is over, though it has no end tag.
-_ENDS = {"p": ["p"], **dict.fromkeys(["rp", "rt"], ["rp", "rt", "/ruby"])}
-_DEPTH = 64  # Of nested elements; elements further out are borders.
+# What is no phrasing content in HTML's standard, and the end of a line.
+_BLOCKS = {
+    *"""
+    address article aside blockquote body br caption center col colgroup dd
+    details dialog dir div dl dt fieldset figcaption figure footer form frame
+    frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html legend li listing main
+    menu nav noframes ol optgroup option p plaintext pre search section summary
+    table tbody td tfoot th thead title tr ul xmp
+    """.split()
+}
+_VOID = {*"area base embed img input link meta param source track wbr".split()}
+# Come back whole: those that say nothing, and those that do.
+_UNSEEN = {
+    *"""
+    iframe math noembed noframes object pre rp rt script style svg textarea xmp
+    """.split()
+}
+_CODE = {"code", "kbd", "samp"}
+# Which of these are over before a tag, though they have no end tag.
+_ENDS = {"p": ["p"], **dict.fromkeys(["rp", "rt", "/ruby"], ["rp", "rt"])}
+_DEPTH = 64  # Of nested elements; those further in enclose nothing.
+_LONGEST = 60  # Characters of code that a model without marks reads.
 _WHITE = " \t\r\n\f"
 # Before a number of so many digits that Python reads it slowly or not at all.
 _ENDLESS = re.compile(r"&(?=#\d{99})")
 _LINE_END = re.compile("[\t-\r\x85\u2028\u2029]")
-_RAISED = re.compile("<su[pb]", re.IGNORECASE)
-# An element with a picture, the mark of a footnote, a raised number behind such
-# a sign, or before words and a space a bullet or number, is like an image.
+# An element with a picture, the mark of a footnote, a raised number, or before
+# words and a space a bullet or number, is like an image.
 _MARK = re.compile(
     r"\[(?:\d{1,3}|[a-z])\]|[*†‡¹²³⁰⁴-⁹•←-⇿■-➿\U0001f000-\U0001faff\ufe0f]+"
-    r"|(?<=[.!?…,;:。！？\"”“»])(\(?\d{1,3}(?:,\d{1,3})*\)?)"
-    r"|(?<!.)(?:[-–—·]|\d{1,3}[.)]|[a-z]\))(?:\s+|())"
+    r"|(?P<raised>\(?\d{1,3}(?:,\d{1,3})*\)?)"
+    r"|(?P<first>(?:[-–—·]|\d{1,3}[.)]|[a-z]\)))(?P<space>\s*)"
 )
 _SIGNS = (*string.punctuation, *"¡«»¿–—‘’‚“”„…‹›、。「」『』！（），：；？")
+# Where a sentence may be over.
+_END = re.compile(r"[.!?…]+(?=\W*(?:\s|$))|[。！？]")
+# What stands for code, where a model marks what is in braces.
+_STAND_IN = re.compile(r"( ?)\{KT(\d+)\}?")
+_TAG = re.compile("<[^<>]*>")
 
-# What was sent, and what it is: a word (#), white space ( ), the tag of an
-# inline element (b or /b), a border (|) or something else.
-Piece = tuple[str, str]
+# What was sent, its kind, and what it says. The kind is a word (#), white space
+# ( ), code (=), the start and end of an element, "(" and ")", a start without
+# an end (<), a border (|) or what has one place (.).
+Part = tuple[str, str, str]
 
 
 async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
@@ -74,7 +90,10 @@ async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
             f"Invalid request: request ({size}) exceeds text limit "
             f"({MAX_HTML}) of HTML"
         )
-    pages: list[list[Segment]] = await job.apart(list, map(read, texts))
+    has_marks = itertools.repeat(card_of(job.model).terms)
+    pages: list[list[Segment]] = await job.apart(
+        list, map(read, texts, has_marks)
+    )
     segments, tags = list[Segment](), list[str]()
     for page in pages:
         segments += page
@@ -83,7 +102,8 @@ async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
     found = await job.search([x.text for x in segments], tags=tags)
     # Only elements ask which words belong together.
     pairs = zip(segments, found, strict=True)
-    await job.link([y for x, those in pairs if x.elements for y in those])
+    asking = [y for x, those in pairs if x.elements for y in those]
+    await job.link(asking, _with_symbols)
     splitters = itertools.repeat(job.splitter)
     done: list[str] = await job.apart(
         list, map(Segment.put, segments, found, splitters)
@@ -92,35 +112,70 @@ async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
     return [["".join(itertools.islice(parts, len(page)))] for page in pages]
 
 
-def read(source: str) -> list["Segment"]:
+def _with_symbols(text: str) -> str:
+    """Write what a model that knows marks reads and writes for code."""
+    return _STAND_IN.sub(lambda x: x[1] + KEPT[int(x[2]) % len(KEPT)], text)
+
+
+def read(source: str, has_marks: bool = False) -> list["Segment"]:
     """Read HTML, a whole page or a part."""
-    pieces, reader = list[Piece](), _Reader(source)
-    places = itertools.pairwise([*reader.starts, len(source)])
-    for (start, end), name in zip(places, reader.names, strict=True):
-        piece = source[start:end]
-        if name != "#" or re.match("<[a-zA-Z/!?]", piece):
-            pieces.append((piece, name.strip("#")))
+    # A model knows so many marks in a sentence.
+    parts, marks, left = list[Part](), itertools.count(), len(KEPT)
+    pieces = _Reader(source).pieces
+    ends = [*(piece.start for piece in pieces[1:]), len(source)]
+    for piece, end in zip(pieces, ends, strict=True):
+        sent, kind, text = source[piece.start : end], piece.kind, ""
+        if kind == "#" and not re.match("<[a-zA-Z/!?]", sent):
+            for word in re.findall(f"[{_WHITE}]+|[^{_WHITE}]+", sent):
+                # White space between words is one space.
+                text = " " if word[0] in _WHITE else _said(word)
+                parts.append((word, " " if text == " " else "#", text))
+                left = len(KEPT) if _END.search(text) else left
             continue
-        for word in re.findall(f"[{_WHITE}]+|[^{_WHITE}]+", piece):
-            pieces.append((word, " " if word[0] in _WHITE else "#"))
+        if kind == "=":
+            text = " ".join(_said(_TAG.sub("", sent)).split())
+            if text and has_marks and left:
+                text, left = f"{{KT{next(marks)}}}", left - 1
+            text = text if len(text) <= _LONGEST else ""
+            text = _END.sub("", text[:-1]) + text[-1:]
+        left = len(KEPT) if kind == "|" else left
+        parts.append((sent, kind if text or kind not in "#=" else ".", text))
     segments, end = list[Segment](), 0
-    kinds = "".join(name[:1] or " " for _, name in pieces)
+    kinds = "".join(kind for _, kind, _ in parts)
     # What would stay at the edges of a segment anyway is not part of it.
-    for place in re.finditer(r"[^ |]([^|]*[^ |])?|\Z", kinds):
-        before = "".join(sent for sent, _ in pieces[end : place.start()])
+    for place in re.finditer(r"[#=(](?:[^|]*[#=)])?|\Z", kinds):
+        before = "".join(sent for sent, _, _ in parts[end : place.start()])
         end = place.end()
-        segments.append(Segment(before, pieces[place.start() : end]))
+        segments.append(Segment(before, parts[place.start() : end]))
     return segments
 
 
+def _said(text: str) -> str:
+    """Read text of HTML."""
+    return _LINE_END.sub(" ", html.unescape(_ENDLESS.sub("&amp;", text)))
+
+
+@dataclasses.dataclass
+class _Piece:
+    """Where a piece begins, and what it is."""
+
+    start: int
+    kind: str
+    name: str
+    block: int  # The number of the last border.
+    is_first: bool  # Behind it, without words between.
+    is_whole: bool  # An element that comes back whole, until it ends.
+
+
 class _Reader(HTMLParser):
-    """Finds where each piece of HTML begins, and what it is."""
+    """Finds the pieces of HTML; each ends where the next one begins."""
 
     def __init__(self, source: str) -> None:
         super().__init__()
-        self.starts, self.names = list[int](), list[str]()
-        self._opened: list[int] = []  # Tags of inline elements, by number.
-        self._inside: list[str] = []  # An element that is left alone.
+        self.pieces = list[_Piece]()
+        self._source, self._block, self._is_first = source, 0, True
+        # Numbers of start tags that wait for an end, by name.
+        self._opened = collections.defaultdict[str, list[int]](list)
         # In one line, columns count from the start. The other two are comments
         # to a browser; the parser skips one and may fail at the other.
         one_line = _ENDLESS.sub(" ", source.replace("\n", " "))
@@ -128,58 +183,93 @@ class _Reader(HTMLParser):
         # A tag without an end makes all behind it one piece that is no text. If
         # closed, the parser would try it again and again.
         self._add("#")
-        self._cut()
+        # Nor does a browser end these.
+        for name in (*_BLOCKS, *self.CDATA_CONTENT_ELEMENTS):
+            self._end(name)
 
     def handle_starttag(self, tag: str, attrs: list) -> None:
+        for name in _ENDS.get(tag, ()):
+            self._end(name)
         # Of two with the same name, the first counts.
         values = {name: value or "" for name, value in reversed(attrs)}
         is_no = values.get("translate", "").lower() == "no"
         is_no |= "notranslate" in values.get("class", "").split()
-        self._add(tag, is_no or tag in _LEFT_ALONE)
+        kind = "=" if is_no or tag in _CODE else "<"
+        kind = "." if tag in _VOID or tag in _UNSEEN else kind
+        # Two buttons side by side are two texts.
+        at = self.getpos()[1]
+        before = self._source[max(at - 99, 0) : at].rstrip()
+        is_next = tag == "button" and before.endswith("</button>")
+        self._opened[tag].append(len(self.pieces))
+        is_whole = is_no or tag in _UNSEEN or tag in _CODE
+        is_border = tag in _BLOCKS or is_next
+        self._add("|" if is_border else kind, tag, is_whole)
+
+    def handle_startendtag(self, tag: str, attrs: list) -> None:
+        self._add("|" if tag in _BLOCKS else ".")
 
     def handle_endtag(self, tag: str) -> None:
-        self._add(f"/{tag}")
+        for name in _ENDS.get(f"/{tag}", ()):
+            self._end(name)
+        number = self._opened[tag].pop() if self._opened[tag] else -1
+        # What was in an element that comes back whole is gone.
+        kind = "|" if tag in _BLOCKS else "."
+        if 0 <= number < len(self.pieces) and self.pieces[number].name == tag:
+            start = self.pieces[number]
+            is_pair = start.kind == "<" and start.block == self._block
+            if start.is_whole or (is_pair and self._is_mark(start)):
+                self._swallow(number)
+                return
+            if is_pair:
+                start.kind, kind = "()"
+        self._add(kind)
 
     def handle_data(self, data: str) -> None:
         self._add("#")
+        self._is_first &= data.isspace()
 
     def handle_comment(self, data: str) -> None:
-        self._add("")
+        self._add(".")
 
     handle_pi = handle_comment
 
     def handle_decl(self, decl: str) -> None:
-        self._add("")
+        self._add(".")
 
-    def _add(self, name: str, is_alone: bool = False) -> None:
-        inside, element = self._inside, name.strip("/")
-        if inside and name not in _ENDS.get(inside[0], ()):
-            if name == inside[0]:
-                inside.append(name)
-            elif name == f"/{inside[0]}":
-                inside.pop()
-            return
-        is_void = element in _VOID
-        self._inside = [name] if is_alone and not is_void else []
-        # A word processor's own have a colon, and custom ones a hyphen.
-        is_inline = element in _INLINE or bool({*"-:"} & {*element})
-        if (is_void or is_alone) and is_inline:
-            name = ""  # With nothing between tags, it opens nothing.
-        number = len(self.names)
-        self.starts.append(self.getpos()[1])
-        self.names.append(name)
-        if self._opened and name == f"/{self.names[self._opened[-1]]}":
-            self._opened.pop()
-        elif name not in ("", "#"):
-            self._opened.append(number)
-            if name != element or not is_inline or len(self._opened) > _DEPTH:
-                self._cut()
+    def _add(self, kind: str, name: str = "", is_whole: bool = False) -> None:
+        if kind == "|":
+            self._block, self._is_first = self._block + 1, True
+        start, block, is_first = self.getpos()[1], self._block, self._is_first
+        self.pieces.append(_Piece(start, kind, name, block, is_first, is_whole))
 
-    def _cut(self) -> None:
-        # An element that goes on behind a border is one itself.
-        for number in self._opened:
-            self.names[number] = "|"
-        self._opened.clear()
+    def _end(self, name: str) -> None:
+        for number in self._opened.pop(name, ()):
+            if number < len(self.pieces) and self.pieces[number].is_whole:
+                self._swallow(number)
+
+    def _swallow(self, number: int) -> None:
+        """Make all since a start tag one piece."""
+        del self.pieces[number + 1 :]
+        start = self.pieces[number]
+        start.is_whole, self._block = False, start.block
+        start.kind = "." if start.kind == "<" else start.kind
+
+    def _is_mark(self, start: _Piece) -> bool:
+        """Return whether an element that is over is like an image."""
+        at = self.getpos()[1]
+        if at - start.start > _LONGEST * 5:
+            return False
+        mark = _MARK.fullmatch(
+            _said(_TAG.sub("", self._source[start.start : at]))
+        )
+        if mark and mark["raised"]:
+            before = self._source[max(start.start - 99, 0) : start.start]
+            is_digit = _TAG.sub("", before)[-1:].isdigit()
+            return start.name == "sup" or (start.name == "sub" and is_digit)
+        if mark and mark["first"]:
+            behind = self._source[self._source.index(">", at) + 1 :][:1]
+            return start.is_first and bool(mark["space"] or behind in _WHITE)
+        return bool(mark)
 
 
 @dataclasses.dataclass(eq=False)
@@ -189,7 +279,9 @@ class _Element:
     before: list[str]  # A tag, and space where the text has one already.
     start: int
     end: int = 0
-    at: int = 0  # The number of its first piece.
+    is_closed: bool = True
+    code: str = ""  # What the text has for one that comes back whole.
+    copy: Span | None = None  # Of that, in the translation.
     after: list[str] = dataclasses.field(default_factory=list)
     children: list["_Element"] = dataclasses.field(default_factory=list)
 
@@ -197,45 +289,43 @@ class _Element:
 class Segment:
     """Text and elements between two blocks, and what is before them."""
 
-    def __init__(self, before: str, pieces: Sequence[Piece]) -> None:
-        self.sent = before + "".join(sent for sent, _ in pieces)
+    def __init__(self, before: str, parts: Sequence[Part]) -> None:
+        self.sent = before + "".join(sent for sent, _, _ in parts)
         self._whole = _Element([before], 0)
-        last, opened, text = list[str](), [self._whole], ""
-        self._notes: set[int] = set()  # Where 2024<sup>1</sup> got a space.
-        pairs = itertools.pairwise([*pieces, ("", " ")])
-        for i, ((sent, name), (_, follows)) in enumerate(pairs):
-            if name == " " and text[-1:] in ("", " "):
+        last, opened, text, too_deep = list[str](), [self._whole], "", 0
+        self._codes: list[_Element] = []
+        for sent, kind, word in parts:
+            is_out = kind in "(<" and len(opened) > _DEPTH
+            if is_out or (kind == ")" and too_deep):
+                too_deep += {"(": 1, ")": -1}.get(kind, 0)
+                kind = "."
+            if kind == " " and text[-1:] in ("", " "):
                 last.append(sent)
-            elif name in (" ", "#"):
-                # White space between words is one space.
-                word = _ENDLESS.sub("&amp;", name.replace("#", sent))
-                word = _LINE_END.sub(" ", html.unescape(word))
-                if text[-1:].isdigit() and word[:1].isdigit():
-                    tags = [x.before[0] for x in opened if x.start == len(text)]
-                    if any(map(_RAISED.match, tags)):  # No digit of that.
-                        self._notes.add(len(text))
-                        word = f" {word}"
+            elif kind in " #":
                 text += word
                 last = []  # Takes a second space.
-            elif name.startswith("/"):
+            elif kind == ")":
+                while not opened[-1].is_closed:
+                    opened.pop().end = len(text)
                 element = opened.pop()
-                element.after = [sent]
-                mark = _MARK.fullmatch(text, element.start)
-                is_one = 1, _RAISED.match(element.before[0]), follows == " "
-                if mark and is_one[mark.lastindex or 0]:
-                    element.before = [x for x, _ in pieces[element.at : i + 1]]
-                    element.after, element.children = [], []
-                    text = text[: element.start]
-                element.end = len(text)
+                element.end, element.after = len(text), [sent]
                 last = element.after if element.start == len(text) else last
             else:
-                element = _Element([sent], len(text), at=i)
+                element = _Element([sent], len(text), is_closed=kind != "<")
                 opened[-1].children.append(element)
                 last = element.before
-                if name:
+                if kind in "(<":
                     opened.append(element)
-        self._whole.end, self.elements = len(text), self._whole.children
-        self.text = "" if is_kept(text) else text  # To translate.
+                elif kind == "=":
+                    element.code, text, last = word, text + word, []
+                    self._codes.append(element)
+                element.end = len(text)
+        for element in opened:
+            element.end = len(text)
+        self.elements = self._whole.children
+        said = "".join(word for _, kind, word in parts if kind == "#")
+        # To translate.
+        self.text = "" if is_kept(said) else text
 
     def put(self, sentences: Sequence[Sentence], splitter: Splitter) -> str:
         """Write the translations of the sentences, with elements in place.
@@ -255,24 +345,60 @@ class Segment:
         self._borders: list[tuple[int, int, int]] = [(0, 0, 0)]
         starts = [*itertools.accumulate(map(len, pieces))][::2]
         for each, at in zip(sentences, starts, strict=False):
-            number = len(self._words)
-            self._borders.append((each.span.start, number, at))
-            source = _words(each.source, splitter.languages[0], each.span.start)
-            target = _words(each.best, splitter.languages[1], at)
-            origins = {i: origin for origin, i in each.links or ()}
-            for i, word in enumerate(target):
-                # Words without a link keep their order.
-                origin = origins.get(i, i * len(source) // len(target))
-                start, end = source[origin]
-                self._words.append((word, source[origin]))
-                self._borders.append((start, number + i, word.start))
-                if end < each.span.end:
-                    self._borders.append((end, number + i + 1, word.end))
+            self._borders.append((each.span.start, len(self._words), at))
+            self._link(each, at, splitter.languages)
             border = each.span.end, len(self._words), at + len(each.best)
             self._borders.append(border)
         self._borders.sort()
         words, inside = Span(0, len(self._words)), Span(0, len(self._target))
         return self._whole.before[0] + self._inner(self._whole, words, inside)
+
+    def _link(
+        self, sentence: Sentence, at: int, languages: tuple[str, str]
+    ) -> None:
+        """Find out which words of a translation come from which."""
+        source = _words(sentence.source, languages[0], sentence.span.start)
+        target = _words(sentence.best, languages[1], at)
+        origins = {i: origin for origin, i in sentence.links or ()}
+        copied = self._copied(sentence, at)
+        edges = [*itertools.chain(*(code.copy for code in copied if code.copy))]
+        ends = {code.start: code.end for code in copied}
+        for i, word in enumerate(target):
+            # Words without a link keep their order.
+            origin = source[origins.get(i, i * len(source) // len(target))]
+            # Code is a word of its own, whatever stands beside it.
+            first = bisect.bisect_right(edges, word.start)
+            last = bisect.bisect_left(edges, word.end)
+            cuts = dict.fromkeys([word.start, *edges[first:last], word.end])
+            for start, end in itertools.pairwise(cuts):
+                number = len(self._words)
+                here = Span(ends.get(origin.start, origin.start), origin.end)
+                inside = bisect.bisect_right(edges, start)
+                if inside % 2:
+                    code = copied[inside // 2]
+                    here = Span(code.start, code.end)
+                self._words.append((Span(start, end), here))
+                self._borders.append((here.start, number, start))
+                if here.end < sentence.span.end:
+                    self._borders.append((here.end, number + 1, end))
+
+    def _copied(self, sentence: Sentence, at: int) -> list[_Element]:
+        """Find code that a translation has copied, in its order."""
+        first, last = (
+            bisect.bisect_left(self._codes, place, key=lambda x: x.start)
+            for place in sentence.span
+        )
+        waiting = collections.defaultdict[str, list[_Element]](list)
+        for code in reversed(self._codes[first:last]):
+            waiting[code.code].append(code)
+        names = "|".join(map(re.escape, sorted(waiting, key=len, reverse=True)))
+        copied = list[_Element]()
+        pattern = rf"(?:(?<!\w)|(?!\w))(?:{names})(?:(?!\w)|(?<!\w))"
+        for match in re.finditer(pattern, sentence.best) if waiting else ():
+            if waiting[match[0]]:
+                copied.append(waiting[match[0]].pop())
+                copied[-1].copy = Span(at + match.start(), at + match.end())
+        return copied
 
     def _inner(self, element: _Element, words: Span, inside: Span) -> str:
         """Write what is in an element: these words, these characters."""
@@ -291,13 +417,16 @@ class Segment:
         for run, place, child in sorted(placed, key=lambda each: each[0]):
             start = min(max(at, place.start), inside.end)
             end = min(max(start, place.end), inside.end)
-            gap = self._target[at:start]
-            if child.start in self._notes and run.start < run.end:
-                gap = gap.rstrip(" ")
-            parts += html.escape(gap, False), *child.before
-            parts += self._inner(child, run, Span(start, end)), *child.after
+            inner, pads = "", ("", "")
+            if not child.code:
+                inner = self._inner(child, run, Span(start, end))
+            elif start == end:  # The model has left it out.
+                sides = self._target[max(start - 1, 0) : start + 1]
+                pads = " " * sides[:-1].isalnum(), " " * sides[1:].isalnum()
+            gap = _written(self._target[at:start])
+            parts += gap + pads[0], *child.before, inner, *child.after, pads[1]
             at = end
-        parts.append(html.escape(self._target[at : inside.end], False))
+        parts.append(_written(self._target[at : inside.end]))
         return "".join(parts)
 
     def _runs(self, element: _Element, words: Span) -> dict[_Element, Span]:
@@ -325,6 +454,14 @@ class Segment:
         """Find a run's characters; a comma left out before stays left out."""
         start = self._words[run.start][0].start
         end = self._words[run.end - 1][0].end
+        if element.code:
+            if element.copy:
+                return element.copy
+            if _STAND_IN.fullmatch(element.code):
+                return Span(start, start)
+            # The words behind often look back at it, such as a preposition.
+            last = run.start + len(element.code.split())
+            end = self._words[min(last, run.end) - 1][0].end
         text = self._target[start:end]
         if self.text.endswith(_SIGNS, 0, element.start):
             start = end - len(text.lstrip("".join(_SIGNS)))
@@ -335,3 +472,8 @@ class Segment:
 
 def _words(text: str, language: str, at: int) -> list[Span]:
     return [Span(at + x, at + y) for x, y in words_of(text, language)]
+
+
+def _written(text: str) -> str:
+    """Write text as HTML; code that a model wrote twice is there once."""
+    return html.escape(_STAND_IN.sub("", text), False)

@@ -311,15 +311,23 @@ class Job:
                 self.check_texts(count, "sentences or more")
                 yield Sentence(number, text, span, tag)
 
-    async def link(self, sentences: Sequence[Sentence]) -> None:
-        """Find which words of each sentence belong together, where known."""
+    async def link(
+        self,
+        sentences: Sequence[Sentence],
+        as_read: Callable[[str], str] = str,
+    ) -> None:
+        """Find which words of each sentence belong together, where known.
+
+        `as_read` writes texts as the model reads them, of as many words.
+        """
         batcher, model = self.service.batcher, self.model
         if "attention" not in model.signatures:
             return
         languages = self.splitter.languages
 
         def put(sentence: Sentence, *of_pieces: Any) -> None:
-            pair = sentence.tag + sentence.source, sentence.best
+            source, best = as_read(sentence.source), as_read(sentence.best)
+            pair = sentence.tag + source, best
             links = word_links(pair, languages, *of_pieces)
             first = len(words_of(sentence.tag, languages[0]))
             sentence.links = links and [
@@ -331,7 +339,8 @@ class Job:
         for start in range(0, len(sentences), size):
             part = sentences[start : start + size]
             rows = [
-                ((x.tag + x.source).encode(), x.best.encode()) for x in part
+                ((x.tag + as_read(x.source)).encode(), as_read(x.best).encode())
+                for x in part
             ]
             outputs = await batcher.run(model, "attention", rows)
             names = "source_pieces", "target_pieces", "attention"

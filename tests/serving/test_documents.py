@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +17,7 @@ from keras_transformer.serving.service import Job, Service
 from keras_transformer.translation.sentences import Span, Splitter
 
 pytestmark = pytest.mark.anyio
+MARK = "<term>(.*?)<as></term>"
 
 
 def cut_out(text, spans):
@@ -129,6 +131,32 @@ async def test_words_are_linked_behind_the_tag_with_which_they_were_searched(
     }
     # The tag has written its own copy, which is linked to no word.
     assert [x.links for x in sentences] == [[(1, 0), (0, 1)]] * 2
+
+
+async def test_code_in_html_is_marked_where_the_model_knows_marks():
+    class Marking(WordByWord):
+        """Writes what it reads, marks as what they enclose."""
+
+        card = dataclasses.replace(CARD, terms=True)
+        texts = []
+
+        def run(self, signature, rows):
+            self.texts += [row[0].decode() for row in rows]
+            if signature == "attention":
+                return super().run(signature, rows)
+            plain = [re.sub(MARK, r"\1", row[0].decode()) for row in rows]
+            return super().run(signature, [(x.encode(),) for x in plain])
+
+    page = "Der <b>Hund</b> <code>x y</code> kostet <kbd>z</kbd>."
+    model = Marking()
+    (found,) = await translate_html(a_job(model), [page])
+    code = "<code>x y</code>"
+    assert found == [f"<kbd>z</kbd>. costs {code} <b>dog</b> Der"]
+    assert model.texts == [
+        "Der Hund <term>{KT0}<as></term> kostet <term>{KT1}<as></term>.",
+        # The links are those of the symbols.
+        "Der Hund <kept0> kostet <kept1>.",
+    ]
 
 
 async def test_the_tag_of_an_html_document_goes_before_each_of_its_blocks():

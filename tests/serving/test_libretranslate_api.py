@@ -155,7 +155,7 @@ def test_codes_in_capitals_are_known_and_a_language_is_its_own(
 
 def test_html_keeps_its_tags_around_the_words_that_come_from_theirs():
     text = "ein <b>kleiner</b> Hund<br>&lt;zwei&gt; Euro <code>Hund</code>"
-    expected = "dog <b>small</b> a<br>euros &lt;zwei&gt; <code>Hund</code>"
+    expected = "dog <b>small</b> a<br><code>Hund</code> euros &lt;zwei&gt;"
     ask = {"q": text, "source": "de", "target": "en", "format": "html"}
     with running(WordByWord()) as server:
         url = f"{server.url}/translate"

@@ -25,13 +25,13 @@ def put(segment, *parts, splitter=EN_DE):
     return segment.put(sentences, splitter)
 
 
-def shouted(html, order):
+def shouted(html, order, has_marks=False):
     """Translate into capitals, the words of each line in another order.
 
     `order` maps a word's number and their count to its place.
     """
     whole = ""
-    for segment in read(html):
+    for segment in read(html, has_marks):
         span = Span(
             len(segment.text) - len(segment.text.lstrip()),
             len(segment.text.rstrip()),
@@ -78,8 +78,8 @@ def backwards(place, count):
         ("one <img src=a> two three", "THREE <img src=a> TWO ONE"),
         # Or after the word that it follows.
         ("one<wbr>, two three", "THREE TWO ONE,<wbr>"),
-        # What is not translated has one place, and comes back whole.
-        ("a <code>b  <i>c</i></code> d e", "E <code>b  <i>c</i></code> D A"),
+        # Code comes back whole in the place of its words.
+        ("a <code>b  <i>c</i></code> d e", "E D <code>b  <i>c</i></code> A"),
         # Their end tags may be left out.
         (
             "a <ruby>b<rp>(<rt>x y<rp>)</ruby> d <i>e</i>",
@@ -105,7 +105,7 @@ def test_elements_move_with_their_words(html, expected):
         ('<p translate="NO">a b<p>c d', '<p translate="NO">a b<p>D C'),
         (
             'a b <i class="x notranslate">c d</i>',
-            'B A <i class="x notranslate">c d</i>',
+            '<i class="x notranslate">c d</i> B A',
         ),
         (
             "<!-- a --> <!docType html><html lang=en><head>\n<title>a b</title>"
@@ -113,8 +113,6 @@ def test_elements_move_with_their_words(html, expected):
             "<!-- a --> <!docType html><html lang=en><head>\n<title>B A</title>"
             "<meta charset=x></head><body class='c'>\n D C\n</body>",
         ),
-        # What ends elsewhere than it should is a border.
-        ("a <b>b c <i>d e</b> f g</i>", "A <b>C B <i>E D</b> G F</i>"),
         ("a < b </> c", "</> C B &lt; A"),
     ],
 )
@@ -130,29 +128,57 @@ def test_a_word_that_comes_from_elsewhere_does_not_stretch_an_element():
     assert found == "<b>großes</b> altes rotes Haus da"
 
 
-def test_what_a_word_processor_leaves_cuts_no_sentence():
-    html = "A child is<o:p></o:p> <st1:place>playing</st1:place> here."
-    assert read(html)[0].text == "A child is playing here."
-
-
 @pytest.mark.parametrize(
     "html, text",
     [
-        ("in 2024<sup>1</sup> a", "in 2024 1 a"),
-        ("7<b><SUB class=x><i>2</i></SUB></b>", "7 2"),
+        ("<p>a <i>b c.</p>", "a b c."),
+        ("a <b>b <i>c</b> d</i> e", "a b c d e"),
+        ("a b</i> c</x>.", "a b c."),
+        ("a <foo x=1>b</foo> <x-y>c <o:p>d", "a b c d"),
+        ("a <picture><source><img></picture> b", "a b"),
+        ("a <video><track></video><map><area></map> b<meta> c", "a b c"),
+        ("press <button>OK</button> now", "press OK now"),
+        ("a<noscript> b</noscript> <slot/>c <template>d", "a b c d"),
+        ("a <i>" * 99 + "b", "a " * 99 + "b"),
+        # What a word processor leaves.
+        (
+            "A child is<o:p></o:p> <st1:place>playing</st1:place> here.",
+            "A child is playing here.",
+        ),
     ],
 )
-def test_a_raised_number_is_no_digit_of_the_one_before(html, text):
-    assert read(html)[0].text == text
-    found = shouted(html, lambda i, _: i)
-    assert found == html.replace("in", "IN").replace(" a", " A")
+def test_no_inline_tag_cuts_a_sentence_wherever_it_ends(html, text):
+    assert [x.text for x in read(html) if x.text] == [text]
 
 
-def test_a_raised_number_without_a_word_takes_no_space_away():
-    segment, _ = read("In 2024<sup>1</sup> war good")
-    span, links = Span(0, len(segment.text)), [(0, 0), (3, 1), (4, 2)]
-    found = put(segment, (span, "Damals war gut", links))
-    assert re.sub("<.*?>", "", found) == "Damals war gut"
+@pytest.mark.parametrize(
+    "html",
+    [
+        *(f"a {x} b" for x in ("<br>", "</br>", "<p>", "</P>", "<hr/>")),
+        *(f"a <b>{x} b" for x in ("<li>", "<h2>", "</td>", "<section>")),
+        "<button>a</button> <button>b</button>",
+    ],
+)
+def test_blocks_and_line_breaks_end_a_sentence(html):
+    assert [x.text for x in read(html) if x.text] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "html, expected",
+    [
+        # As in a browser, up to the end of what is around.
+        ("a <i>b c", "<i>C B A"),
+        ("<b>a <i>b</b> c", "C <b><i>B A</b>"),
+        ("<p>a <i>b</p> c d</i> e", "<p><i>B A</p> E D</i> C"),
+        ("a b</i> c", "C B</i> A"),
+        # Each start stays before its end.
+        ("a <b><i>b c</b></i> d", "D <b><i>C B</b></i> A"),
+        ("a <b>b <i>c</b> d</i> e", "E <b>D <i>C</b> B</i> A"),
+        ("a <b/>b", "<b/>B A"),
+    ],
+)
+def test_tags_that_do_not_match_stay_with_their_words(html, expected):
+    assert shouted(html, backwards) == expected
 
 
 @pytest.mark.parametrize(
@@ -171,25 +197,31 @@ def test_a_raised_number_without_a_word_takes_no_space_away():
         ("A dog ran.{<a href=x>†</a>}", "RAN. DOG A{}"),
         ("A dog ran. {<i>🐶</i>} It", "RAN. DOG A {} IT"),
         ("In Bonn{<sup>[1]</sup>} it ran.", "RAN. IT BONN{} IN"),
+        ("A dog{<sup>1</sup>} ran.", "RAN. DOG{} A"),
+        ("A dog{<sup><a href='#1'>12</a></sup>}, it", "IT DOG,{} A"),
+        ("In 2024{<sup>1</sup>} it", "IT 2024{} IN"),
+        ("20 m{<sup>2</sup>} is", "IS M{} 20"),
+        ("7<b>{<SUB class=x><i>2</i></SUB>}</b> is", "IS 7<b>{}</b>"),
         ("{<b>1.</b>} A dog ran.", "{} RAN. DOG A"),
         ("{<i>·<b>&nbsp; </b></i>}A dog ran.", "{}RAN. DOG A"),
         ("{<b>•</b>}&nbsp;A dog", "{}\xa0DOG A"),
         # Only before a space, and behind the end of a sentence.
         ("<b>1.</b>5 dogs", "DOGS <b>1.5</b>"),
         ("dog <b>a)</b> it", "IT <b>A)</b> DOG"),
-        ("m<sup>2</sup> is", "IS <sup>M2</sup>"),
+        ("x<sub>2</sub> is", "IS <sub>X2</sub>"),
         ("A dog<b>!</b> It", "<b>DOG!</b> A IT"),
     ],
 )
 def test_a_mark_keeps_its_tags_and_its_place_by_the_sentence(html, expected):
     marks = re.findall("{(.*?)}", html)
-    segment, _ = read(re.sub("[{}]", "", html))
+    segment, rest = read(re.sub("[{}]", "", html))
     parts = []
     for span in EN_DE.spans(segment.text):
         words = segment.text[slice(*span)].upper().split()
         links = [(backwards(i, len(words)), i) for i in range(len(words))]
         parts.append((span, " ".join(words[::-1]), links))
-    assert put(segment, *parts) == expected.replace("{}", "%s") % tuple(marks)
+    found = put(segment, *parts) + rest.sent
+    assert found == expected.replace("{}", "%s") % tuple(marks)
 
 
 def test_other_letters_that_are_raised_belong_to_their_word():
@@ -271,6 +303,90 @@ class Elements(HTMLParser):
         self.open.pop()
 
 
+def test_code_is_a_mark_where_the_model_knows_marks():
+    html = "Call <code>f( )</code>."
+    segment = read(html, has_marks=True)[0]
+    assert segment.text == "Call {KT0}."
+    found = put(segment, (Span(0, 11), "{KT0} aufrufen.", []))
+    assert found == "<code>f( )</code> aufrufen."
+
+
+KEYS = "<kbd>Ctrl</kbd>+<kbd title='{KT0}'>C</kbd> is <b>it</b>"
+
+
+@pytest.mark.parametrize(
+    "best, expected",
+    [
+        ("Es ist {KT0}+{KT1}", "<b>Es</b> ist <kbd>Ctrl</kbd>+%s"),
+        ("Es ist {KT1}, {KT0}", "<b>Es</b> ist %s, <kbd>Ctrl</kbd>"),
+        # One that is left out stays beside its neighbour.
+        ("Es ist {KT0} da", "<b>Es</b> ist <kbd>Ctrl</kbd> %s da"),
+        # One that is written twice is there once.
+        (
+            "Es ist {KT0} und {KT1} und {KT0}.",
+            "<b>Es</b> ist <kbd>Ctrl</kbd> und %s und.",
+        ),
+    ],
+)
+def test_each_mark_comes_back_once_whatever_the_model_writes(best, expected):
+    segment = read(KEYS, has_marks=True)[0]
+    links = [(2, 0), (1, 1), *((0, i) for i in range(2, len(best.split())))]
+    part = Span(0, len(segment.text)), best, links
+    assert put(segment, part) == expected % "<kbd title='{KT0}'>C</kbd>"
+
+
+def test_a_sentence_has_six_marks_and_further_code_is_words():
+    html = "<code>x</code> " * 8 + "a. <samp>y</samp> <i translate=no>z</i>."
+    assert read(html, has_marks=True)[0].text == (
+        "{KT0} {KT1} {KT2} {KT3} {KT4} {KT5} x x a. {KT6} {KT7}."
+    )
+
+
+def test_code_alone_and_what_says_nothing_is_not_translated():
+    html = "<p><code>a</code>, <code>b</code><p>c <i translate=no></i> d"
+    assert [x.text for x in read(html, True)] == ["", "c d", ""]
+    assert [x.text for x in read(html)] == ["", "c d", ""]
+
+
+@pytest.mark.parametrize(
+    "best, links, expected",
+    [
+        # The copy, though another word looks back at it.
+        ("Ruf in x auf.", [(1, 1), (1, 2)], "Ruf in <code>x</code> auf."),
+        # Else as many words as it has.
+        ("Ruf ix in auf.", [(1, 1), (1, 2)], "Ruf <code>x</code> in auf."),
+        # It is no part of a word.
+        ("Axt auf.", [(0, 0), (2, 1)], "Axt <code>x</code> auf."),
+    ],
+)
+def test_without_marks_code_stands_in_place_of_its_words(best, links, expected):
+    segment = read("Call <code>x</code> up.")[0]
+    assert put(segment, (Span(0, 10), best, links)) == expected
+
+
+def test_without_marks_code_ends_no_sentence_and_long_code_is_not_read():
+    html = "See <code>a. b; C! d.</code> and <code>%s</code> now."
+    assert read(html % ("x" * 61))[0].text == "See a b; C d. and now."
+
+
+@pytest.mark.parametrize(
+    "html, text",
+    [
+        ("a <code>b<p>c", "a b|c"),
+        ("a <code>b<br>c</code> d", "a bc d"),
+        ("a <svg><title>b</title></svg> c", "a c"),
+        ("a <script>b<p></script> c", "a c"),
+        ("a <script>b<p>c", "a"),
+        ("<p translate=no>a<p>b", "b"),
+        ("a<div translate=no>b<p>c", "a"),
+        # Tags inside are its own.
+        ("a <code><b></code> b</b> <b>c</b>", "a b c"),
+    ],
+)
+def test_what_comes_back_whole_ends_where_a_browser_ends_it(html, text):
+    assert "|".join(x.text for x in read(html) if x.text) == text
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_no_element_and_no_word_is_lost_whatever_comes_from_where(seed):
     draw = np.random.default_rng(seed)
@@ -287,9 +403,15 @@ def test_no_element_and_no_word_is_lost_whatever_comes_from_where(seed):
 PIECES = """
     a <b> </b> <I > </i> <p> </P> <img/> <br> <code> </code> <a_x='>" </a <!--
     --> --!> <!doctype_html> <script> </script> <title> </title> <textarea>
-    </textarea> <i_translate=no> <p_class="notranslate"> < > " ' = / & &amp; &lt
+    </textarea> <i_translate=no> <p_class="notranslate"> <foo> </foo>
+    <sup> 1 < > " ' = / & &amp; &lt
     &#x41 &eacute; </ </> <? <![CDATA[ ]]> é 你 \N{NO-BREAK SPACE} \0
 """.replace("\N{NO-BREAK SPACE}", "_").split()
+
+
+BROKEN = "<b> </b> <i> </i> <p> </p> <foo> </foo> <img> <br> <code>q</code>"
+BROKEN = [*BROKEN.split(), "<kbd>s. t</kbd>", "<sup>1</sup>"]
+TAG = re.compile("<code>.*?</code>|<kbd>.*?</kbd>|<.*?>")
 
 
 @given(st.lists(st.sampled_from([" ", "\n", *PIECES])).map("".join))
@@ -298,10 +420,22 @@ def test_what_nobody_changes_comes_back_byte_for_byte(html):
     assert returned(html) == html
 
 
+@given(st.lists(st.sampled_from(["w", " ", "z ", *BROKEN])).map("".join))
+def test_no_tag_is_lost_whatever_is_broken_and_comes_from_where(html):
+    for has_marks in (False, True):
+        found = shouted(html, backwards, has_marks)
+        assert sorted(TAG.findall(found)) == sorted(TAG.findall(html))
+
+
 @pytest.mark.parametrize(
     "count, unit",
     [
         *((500, x) for x in ("<b>x</b> ", "<b>(</b>", "<p>x", "<title>")),
+        *((500, x) for x in ("<b>x ", "x</b> ", "<code>x</code> ", "<code>")),
+        *(
+            (500, x)
+            for x in ("<b><i>x</b></i> ", "<p translate=no>x", "<sup>1")
+        ),
         *((500, x) for x in ("<i><b></i>", "<svg>x</p>", ",<img>")),
         *((80_000, x) for x in ("<!--", "<a ", "&#x", '<a b="', "<![CDATA[")),
     ],
