@@ -87,19 +87,23 @@ def learn(
     vocab_size: int,
     folder: pathlib.Path,
     whole: Sequence[str],
+    in_pairs: bool,
 ) -> bytes:
     """Learn a sentencepiece model, as `Tokenizer.train` says.
 
     The text is kept in `folder` meanwhile; the strings `whole` stay one piece.
     """
     texts = checked_texts("sentences", sentences, in_utf_8=True)
+    most = vocab_size - RESERVED_PIECES - len(whole)
     with tempfile.TemporaryDirectory(
         dir=folder, prefix=files.PARTIAL
     ) as partial:
-        text = Sample(f"{partial}/sentences.txt", texts)
-        rare = _rare_characters(
-            text.lines(), vocab_size - RESERVED_PIECES - len(whole)
+        text = Sample(f"{partial}/sentences.txt", texts, in_pairs)
+        counts = collections.Counter(
+            itertools.chain.from_iterable(text.lines())
         )
+        kept = _kept(counts, most, tell=True)
+        rare = dict.fromkeys(map(ord, counts.keys() - kept), " ")
         back = {_NONCHARACTER: SPACE}
         extra: dict[str, Any] = {
             "normalization_rule_tsv": _written(partial, "in", _rules()),
@@ -109,8 +113,11 @@ def learn(
             extra["user_defined_symbols"] = list(whole)
         lines = (line.translate(rare) for line in text.lines())
         model = _train(lines, vocab_size=vocab_size, **extra)
-    # Name the rules, instead of the files that they came from.
     proto = parse_model(model)
+    if in_pairs:  # What has a piece because of the targets alone.
+        unmet = filter(_may_be_read, kept - _kept(text.of_sources, most))
+        proto.unmet_in_sources = "".join(sorted(unmet))
+    # Name the rules, instead of the files that they came from.
     proto.normalizer_spec.name = NFC
     for rules in proto.normalizer_spec, proto.denormalizer_spec:
         rules.ClearField("normalization_rule_tsv")
@@ -121,18 +128,28 @@ class Sample:
     """Lines of text in a file: all of them, or so many that memory holds them.
 
     A line's checksum decides, and the bound sinks as lines come, so that the
-    file stays small.
+    file stays small. Characters of sources, every other text `in_pairs`, are
+    counted.
     """
 
-    def __init__(self, path: str | os.PathLike, texts: Iterable[str]) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike,
+        texts: Iterable[str],
+        in_pairs: bool = False,
+    ) -> None:
         self.path, self.bound, written = path, 1 << 32, 0
+        self.of_sources = collections.Counter[str]()
         with open(path, "w", encoding="utf-8", newline="\n") as file:
-            for line in (line for text in texts for line in text.split("\n")):
-                if self._has(line):
+            for number, text in enumerate(texts):
+                lines = map(_composed, text.split("\n"))
+                for line in filter(self._has, lines):
                     file.write(f"{line}\n")
                     written += 1
-                if written == 2 * MAX_TRAINING_SENTENCES:
-                    self.bound, written = self.bound // 2, written // 2
+                    if in_pairs and number % 2 == 0:
+                        self.of_sources.update(line)
+                    if written == 2 * MAX_TRAINING_SENTENCES:
+                        self.bound, written = self.bound // 2, written // 2
 
     def _has(self, line: str) -> bool:
         return zlib.crc32(line.encode()) < self.bound
@@ -140,10 +157,11 @@ class Sample:
     def lines(self) -> Iterator[str]:
         """Read the lines, in the form of Unicode that the vocabulary sees."""
         with open(self.path, encoding="utf-8", newline="\n") as file:
-            for line in filter(self._has, (x.removesuffix("\n") for x in file)):
-                yield _composable().sub(
-                    lambda x: unicodedata.normalize("NFC", x[0]), line
-                )
+            yield from filter(self._has, (x.removesuffix("\n") for x in file))
+
+
+def _composed(line: str) -> str:
+    return _composable().sub(lambda x: unicodedata.normalize("NFC", x[0]), line)
 
 
 @functools.cache
@@ -152,9 +170,10 @@ def _composable() -> re.Pattern:
     return re.compile(f"[^{''.join(singletons)}]+")
 
 
-def _rare_characters(lines: Iterable[str], most: int) -> dict[int, str]:
-    """Map the characters that get no piece to spaces, for `str.translate`."""
-    counts = collections.Counter(itertools.chain.from_iterable(lines))
+def _kept(
+    counts: collections.Counter[str], most: int, tell: bool = False
+) -> set[str]:
+    """Choose the characters that get pieces, at most so many."""
     total = counts.total()
     del counts[" "]
     letters = [
@@ -171,11 +190,17 @@ def _rare_characters(lines: Iterable[str], most: int) -> dict[int, str]:
         if count >= total * (RARE if is_visible(x) else RARE_BLANK)
         or x in covered
     }
-    if missing := len({*letters} - kept):
+    if tell and (missing := len({*letters} - kept)):
         size = RESERVED_PIECES + math.ceil(len(letters) / MOST_LETTERS)
         said = "%d everyday letters get no piece; %d pieces would hold all."
         logger.info(said, missing, size)
-    return dict.fromkeys(map(ord, counts.keys() - kept), " ")
+    return kept
+
+
+def _may_be_read(character: str) -> bool:
+    """Return whether it is no letter that only its case tells from another."""
+    has_case = character.lower() != character.upper()
+    return not (has_case and unicodedata.is_normalized("NFKC", character))
 
 
 def _train(lines: Iterator[str], **extra: Any) -> bytes:

@@ -30,8 +30,8 @@ MOST_WORDS = 500_000
 LONGEST_WORD = 64
 # Marks the end of a text, between spaces.
 _END = "\n"
-# The fields that we read of sentencepiece_model.proto. Its own classes need a
-# newer protobuf than TensorFlow may have.
+# The fields that we read of sentencepiece_model.proto, and one of our own in the
+# room for such. Its own classes need a newer protobuf than TensorFlow may have.
 _FIELDS = """
 name: "words.proto" package: "words"
 message_type { name: "Piece"
@@ -64,6 +64,7 @@ message_type { name: "Model"
           type: TYPE_MESSAGE }
   field { name: "denormalizer_spec" number: 5 type_name: "Normalizer"
           type: TYPE_MESSAGE }
+  field { name: "unmet_in_sources" number: 200 type: TYPE_STRING }
 }
 """
 

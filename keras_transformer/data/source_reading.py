@@ -5,7 +5,8 @@ that it never met. In a source it becomes what it stands for, if that has
 pieces: a no-break space a space, a soft hyphen or a vowel's point nothing, a
 ligature its letters, a curly quote a straight one, a digit or a letter the same
 one in another script or case. Where the vocabulary has the piece, nothing
-changes, and what nothing stands for, such as an emoji, goes on as bytes.
+changes, unless only the targets that it was learnt from gave it the piece. What
+nothing stands for, such as an emoji, goes on as it is.
 
 The table is made from the vocabulary and Unicode's data when a vocabulary is
 loaded. It joins the normalisation of the sentencepiece model for sources, which
@@ -80,7 +81,9 @@ def for_sources(model: bytes, pieces: Iterable[str] | None = None) -> bytes:
         pieces = (each.piece for each in proto.pieces if each.type in kinds)
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     sentencepiece.set_min_log_level(3)
-    rules = _table(processor, {*pieces, " "})
+    unmet = {*proto.unmet_in_sources}
+    met = {piece for piece in pieces if unmet.isdisjoint(piece)}
+    rules = _table(processor, {*met, " "})
     if proto.normalizer_spec.precompiled_charsmap:
         own = sentencepiece.SentencePieceNormalizer(model_proto=model)
         rules = dict(own.Decompile()) | rules

@@ -160,6 +160,7 @@ class Tokenizer(tf.Module):
         vocab_size: int,
         path: str | os.PathLike,
         symbols: Sequence[str] = (),
+        in_pairs: bool = False,
     ) -> "Tokenizer":
         """Learn a vocabulary and write it to `path`, whole or not at all.
 
@@ -179,6 +180,9 @@ class Tokenizer(tf.Module):
             path: File to write; its folder must exist.
             symbols: Strings that stay one piece each, as in
                 `pieces.read_symbols`; `pieces` has them after the four ids.
+            in_pairs: Whether a source and its target take turns, as in
+                `corpus.sentences`. Then sources read a character that only
+                the targets gave a piece as if it had none.
         """
         from keras_transformer.data import learning
 
@@ -192,7 +196,7 @@ class Tokenizer(tf.Module):
                 f"received {vocab_size}; ask for more, such as 8000."
             )
         folder = pathlib.Path(path).parent
-        model = learning.learn(sentences, vocab_size, folder, symbols)
+        model = learning.learn(sentences, vocab_size, folder, symbols, in_pairs)
         tokenizer = cls(model)
         size = tokenizer.vocab_size
         if size != vocab_size:

@@ -185,7 +185,9 @@ def prepare_vocabulary(
         with heartbeat("Training the vocabulary"):
             sentences = corpus.sentences(run.train_split)
             symbols = run.symbols or ()
-            tokenizer = Tokenizer.train(sentences, size, path, symbols)
+            tokenizer = Tokenizer.train(
+                sentences, size, path, symbols, in_pairs=True
+            )
     model = dataclasses.replace(run.model, vocab_size=tokenizer.vocab_size)
     known = checksum_of(tokenizer)
     return dataclasses.replace(run, model=model, vocabulary=known), tokenizer

@@ -1,6 +1,7 @@
 """Sources are read generously and targets exactly, alike in all three ways."""
 
 import logging
+import pickle
 import sys
 import unicodedata
 
@@ -72,6 +73,33 @@ def test_a_character_with_a_piece_stays(tmp_path):
         assert found[0].decode() == text[0]
     typed = same_ids(tokenizer, ["'tis", "`tis", "‘tis"])
     assert typed == same_ids(tokenizer, ["’tis"] * 3)
+
+
+def test_what_only_targets_have_is_read_as_it_stands_for(tmp_path):
+    pairs = [('He says "yes" - 3!', "Er sagt „ja“\u00a0– ３ ！ É é ・")] * 3
+    sides = [side for pair in pairs for side in pair]
+    path = tmp_path / "t.model"
+    whole = Tokenizer.train(sides, 330, path)
+    Tokenizer.train(sides, 330, path, in_pairs=True)
+    tokenizer = Tokenizer.load(path)
+    for copy in tokenizer, pickle.loads(pickle.dumps(tokenizer)):
+        pasted, meant = "“yes”\u00a0– ３！", '"yes" - 3!'
+        assert same_ids(copy, [pasted]) == same_ids(copy, [meant])
+        assert same_ids(copy, ["É é"]) == same_ids(whole, ["É é"])
+        # Targets, and vocabularies that do not know their sides, stay.
+        texts = [pasted, pairs[0][1]]
+        exact = same_ids(whole.target, texts)
+        assert same_ids(copy.target, texts) == exact
+        assert same_ids(whole, texts[1:]) == exact[1:]
+
+
+def test_a_seldom_character_of_sources_is_one_of_the_targets(tmp_path):
+    # Of 1 in 100,000 characters on, it is the sources' own.
+    for times, is_own in (1, False), (2, True):
+        sides = ['"a"\n' * 50_000, "„b“\n" * 50_000] + ["„“", "b"] * times
+        tokenizer = Tokenizer.train(sides, 300, tmp_path / "t", in_pairs=True)
+        target = same_ids(tokenizer.target, ["“"])
+        assert (same_ids(tokenizer, ["“"]) == target) == is_own
 
 
 def test_a_singleton_is_read_as_what_unicode_takes_it_for(tmp_path):

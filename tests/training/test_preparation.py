@@ -70,6 +70,15 @@ def prepare(folder, run_dir, model=MODEL, begin=True, **more):
     return prepared
 
 
+def test_a_run_reads_what_only_its_targets_have_generously(folder, run_dir):
+    for language, quoted in ("en", '"two"'), ("de", "„zwei“"):
+        text = f"{quoted} 3 .\n{quoted} 5 .\n" * 17
+        (folder / f"train.{language}").write_text(text, encoding="utf-8")
+    tokenizer = prepare(folder, run_dir).tokenizer
+    pasted, meant = tokenizer.tokenize(["“two“ 3", '"two" 3']).to_list()
+    assert pasted == meant
+
+
 @pytest.mark.parametrize("share", [None, 0.2])
 def test_a_run_once_begun_needs_no_text(folder, run_dir, share, caplog):
     if share:
@@ -174,10 +183,10 @@ def test_a_bad_byte_is_found_before_anything_is_made(folder, run_dir):
 def test_a_refusal_keeps_the_users_own_files(folder, run_dir, monkeypatch):
     train = Tokenizer.train
 
-    def train_while_somebody_writes(sentences, size, path, *how):
+    def train_while_somebody_writes(sentences, size, path, *how, **named):
         (run_dir / "thesis").mkdir()
         (run_dir / "thesis" / "text").write_text("years of work")
-        return train(sentences, size, path, *how)
+        return train(sentences, size, path, *how, **named)
 
     with monkeypatch.context() as patch:
         patch.setattr(Tokenizer, "train", train_while_somebody_writes)
