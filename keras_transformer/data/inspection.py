@@ -26,6 +26,10 @@ FAR = 3
 NOTICEABLE = 1 / 1000
 # Characters that a table shows.
 MOST_SHOWN = 12
+# The bytes 0x80 to 0xBF, as Latin-1 and Windows-1252 read them.
+_AFTER = "[\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]"
+# Characters of Chinese and Japanese.
+_SPACELESS = "[\u3040-\u30ff\u3400-\u9fff]"
 # What web pages and a wrong encoding leave in a text, and what mends it.
 LEFTOVERS = {
     "entities": (
@@ -37,10 +41,19 @@ LEFTOVERS = {
         r"\w{1,20} (?:[,.](?=\s)|@-@)",
         "detokenise with sacremoses",
     ),
-    # UTF-8 read as Latin-1 or Windows-1252.
-    "mojibake": ("[ÃÐ][\x80-\xbfŸ„œ]|Â[\xa0-\xbf]|â€|\ufffd", "mend with ftfy"),
+    "spacing": (f"(?:{_SPACELESS} ){{3,9}}{_SPACELESS}", "remove these spaces"),
+    # UTF-8 read as Latin-1 or Windows-1252, also of characters of three bytes
+    # in a row; then GBK and others read so.
+    "mojibake": (
+        "[ÃÐ][\x80-\xbfŸ„œ]|Â[\xa0-\xbf]|â€|ðŸ|\ufffd"
+        f"|(?:[à-í]{_AFTER}{{2}}){{2,4}}"
+        "|(?=(?:[¡-¿]*[À-þ]){4})[¡-þ]{6,12}",
+        "mend with ftfy, or read the text in its own encoding, such as GBK",
+    ),
 }
-_SUSPECT = re.compile("[&<ÃÐÂ\ufffd]|â€| [,.@]")
+_SUSPECT = re.compile(
+    f"[&<ÃÐÂ\ufffd]|â€|ðŸ| [,.@]|[à-í]{_AFTER}{{2}}|[¡-þ]{{6}}|{_SPACELESS} "
+)
 _LEFT = re.compile("|".join(f"(?P<{x}>{y})" for x, (y, _) in LEFTOVERS.items()))
 
 Row = str | tuple[str, str, str]

@@ -30,8 +30,8 @@ MOST_WORDS = 500_000
 LONGEST_WORD = 64
 # Marks the end of a text, between spaces.
 _END = "\n"
-# The fields that we read of sentencepiece_model.proto, and one of our own in the
-# room for such. Its own classes need a newer protobuf than TensorFlow may have.
+# The fields that we read of sentencepiece_model.proto, and one of our own where
+# it has room. Its own classes need a newer protobuf than TensorFlow may have.
 _FIELDS = """
 name: "words.proto" package: "words"
 message_type { name: "Piece"

@@ -16,7 +16,9 @@ import numpy as np
 
 from keras_transformer.config import UserError
 from keras_transformer.data.languages import language_of, words_of
+from keras_transformer.data.pieces import TERM
 from keras_transformer.machine import extras
+from keras_transformer.translation.terms import MARK
 
 # Characters of a line to look at together: for some texts, such as opening
 # quotes alone, sentencex's time grows with the square of the length.
@@ -27,21 +29,24 @@ _LINE_END = re.compile(f"[{_ENDS}]")
 # Such a piece, without the space before it: looking for sentences in a blank
 # line costs as much as finding one.
 _NEXT = re.compile(rf"\S[^{_ENDS}]{{,{_PIECE - 1}}}")
+# Emoji and the like, which stay before a sentence.
+_PICTURES = "(?:[☀-➿\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f]?\\s*)*"
+_PICTURE = re.compile(_PICTURES)
 # sentencex knows neither those of Khmer and Tibetan nor Greek's own mark, nor
 # an ellipsis before a word that begins with no small letter, nor those of
 # Chinese and Japanese before a digit.
 _OTHER_END = re.compile(
     r"(?<=[។៕།༎\u037e])(?=\s(?!།(?:\s|$)))"
-    r"|(?<=[…⋯])(?=\s+[^\W\d_a-zß-öø-ÿα-ώа-џ])"
+    rf"|(?<=[…⋯])(?=\s+{_PICTURES}[^\W\d_a-zß-öø-ÿα-ώа-џ])"
     r"|(?<=[。！？])(?<![0-9]。)(?=[0-9])"
-    r"|(?<=[.!?…。！？।\"”])(?=(?:\[(?:\d{1,3}|[a-z])\])+\s*$)"
+    r"|(?<=[.!?…。！？।\"”])(?=(?:\s?\[(?:\d{1,3}|[a-z])\])+\s*$)"
 )
 # In a list that begins with 1, the next number belongs to no sentence.
 _LIST = re.compile(r"\W*1[.．](?!\d)")
 _NEXT_NUMBER = re.compile(r"(?<=[^\W\d][.!?。！？])(?=\s*(\d{1,2})[.．]\s*$)")
 # A bullet, a dash in a cell, the number of a list stay as they are.
 _KEPT = re.compile(
-    r"(?:_|[^\w⠁-⣿])*|\W*(?:\d{1,3}|[A-Za-z])(?:[.．]\d{1,3})*[.．)]"
+    r"(?:_|[^\w⠁-⣿])*|(?:\W*(?:\d{1,3}|[A-Za-z])(?:[.．]\d{1,3})*[.．)\]])+"
 )
 # So does one before the words of a line; "o" and a tab stand for a bullet.
 _BULLET = re.compile(
@@ -53,13 +58,13 @@ _BULLET = re.compile(
 _BRACKETS = re.compile(
     r"((?:^|(?<=[.!?…。！？)\]]\s))\s*)[(\[]([^\s()\[\]]+"
     r"(?:[!?…。！？]|\s[^()\[\]]*[.!?…。！？]))[)\]]"
-    r"(?=\s+[\"“„«¿¡(\[]?[^\W_a-zß-öø-ÿα-ώа-џ])"
+    rf"(?=\s+{_PICTURES}[\"“„«¿¡(\[]?[^\W_a-zß-öø-ÿα-ώа-џ])"
 )
 # With such a particle, or somebody who says it, a sentence of Japanese, Korean
 # or Chinese goes on behind a quotation.
 _GOES_ON = re.compile(
     "って|など|[とのをはがにも]|[라하]?고|"
-    r"라[는며면]|\w{1,5}?(?:[说說问]|問道|喊道|叫道|答道)"
+    r"라[는며면]|\w{1,5}?(?:[说說问]|[問喊叫答]道|(?:[問答喊]|(?<!知)道)(?!\w))"
 )
 # Before such a mark, and behind a title, no sentence ends.
 _IN_IT = re.compile('(?<=[。！？」』”》〉"])(?=[，、；：—…])|(?<=[》〉])')
@@ -108,6 +113,7 @@ class Splitter:
         a letter.
         """
         item, end = 0.0, _start(text)
+        text = _masked(text)
         while piece := _NEXT.search(text, end):
             begin, end = piece.span()
             if not item and (bullet := _BULLET.match(text, begin)):
@@ -175,6 +181,7 @@ class Splitter:
                 note = _NOTE.match(plain, begin, end)
                 begin = note.end() if note else begin
             begin += len(plain[begin:end]) - len(plain[begin:end].lstrip())
+            begin = _PICTURE.match(plain, begin, end).end()
             if begin < end:
                 spans.append((begin, end))
         return item, spans
@@ -183,7 +190,7 @@ class Splitter:
         """Cut a span between the words nearest to its middle, if it can."""
         if span.end - span.start < 2:
             return None
-        words = words_of(text[slice(*span)], self.languages[0])
+        words = words_of(_masked(text[slice(*span)]), self.languages[0])
         middle = (span.end - span.start) // 2
         end, start = min(
             (
@@ -294,6 +301,11 @@ def check_alone(**others: bool) -> None:
                 f"Expected `split_sentences` without `{name}`, received "
                 "both; leave one out."
             )
+
+
+def _masked(text: str) -> str:
+    """Make a word of each mark of `terms`, as long as it is."""
+    return MARK.sub(lambda x: x[0][len(TERM)].ljust(len(x[0]), "x"), text)
 
 
 def _best_cut(text: str, begin: int, end: int) -> int:

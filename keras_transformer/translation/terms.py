@@ -22,7 +22,7 @@ from keras_transformer.data.pieces import AS, END, KEPT, MARKS, TERM
 from keras_transformer.data.texts import checked_texts
 
 _SYMBOL = "|".join((*MARKS, *KEPT))
-_MARK = re.compile(f"({TERM}(?:(?!{_SYMBOL}).)+{AS}(?:(?!{_SYMBOL}).)*{END})")
+MARK = re.compile(f"({TERM}(?:(?!{_SYMBOL}).)+{AS}(?:(?!{_SYMBOL}).)*{END})")
 # Addresses of the web and of e-mail, placeholders, tags and code. A bare tag
 # may be a symbol of the vocabulary.
 _AS_IT_IS = re.compile(
@@ -63,7 +63,7 @@ class Terms:
         """Mark a text: what it has marked itself, terms, and what stays."""
         return "".join(
             part if number % 2 else self._marked(part)
-            for number, part in enumerate(_MARK.split(text))
+            for number, part in enumerate(MARK.split(text))
         )
 
     def _marked(self, text: str) -> str:

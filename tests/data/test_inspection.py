@@ -56,6 +56,38 @@ def test_what_web_pages_and_wrong_encodings_leave_is_counted():
     assert "5 with entities such as &amp;gt; (14.3 %)" in found.advice(0)[0]
 
 
+def test_chinese_and_japanese_read_wrongly_or_with_spaces_are_counted():
+    texts = ["我是学生。", "彼は学生です。", "मैं छात्र हूँ।", "나는 학생이다."]
+    read = [text.encode().decode("latin-1") for text in texts]
+    # The five bytes that Windows-1252 lacks stay, as in a browser.
+    read += [
+        "".join(
+            bytes([x]).decode("cp1252", "ignore") or chr(x)
+            for x in text.encode()
+        )
+        for text in texts
+    ]
+    read += [texts[0].encode("gbk").decode("latin-1"), "I ran. ðŸ˜€"]
+    read += ["Привет".encode("cp1251").decode("latin-1")]
+    natural = [
+        *texts,
+        "« Él »… «\xa0été…\xa0»",
+        "Það æði þýðir »é”…«",
+        "¡¡¡Ñ!!!",
+    ]
+    natural += [
+        "东 西",
+        "東京 大阪 京都",
+        "½½½½½½½ °°°°",
+        "ÄÖÜß",
+        "나 는 그 집 에",
+    ]
+    spaced = [" ".join(texts[0]), "ab 彼 は 学 生 で す"]
+    found = look([(x, "x") for x in read + natural + spaced])
+    assert found.leftovers == {"mojibake": len(read), "spacing": 2}
+    assert "2 with spacing such as 我 是 学 生 (" in found.advice(0)[0]
+
+
 def test_held_out_sources_in_the_training_text_are_counted():
     held = {"val": CLEAN[3:7], "test": [("new", "a"), *CLEAN[:2]], "b": CLEAN}
     corpus = open_corpus({"train": CLEAN[1:5], **held})

@@ -12,7 +12,7 @@ from keras_transformer.config import Search
 from keras_transformer.run import Run
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.translation import text_batches
-from keras_transformer.translation.sentences import Splitter, search_each
+from keras_transformer.translation.sentences import Span, Splitter, search_each
 from keras_transformer.translation.text_batches import Batching
 from keras_transformer.translation.translator import Hypothesis, Translator
 
@@ -196,6 +196,12 @@ def test_a_clause_without_an_end_is_cut_at_the_least_bad_place(clause):
         assert not unicodedata.combining(part[0]) and part[0] != "０"
 
 
+def test_a_long_mark_is_not_cut_in_half():
+    text = "a <term>b c d e f g<as>h i j k</term> l"
+    halves = Splitter("en", "de").halves(text, Span(0, len(text)))
+    assert cut_out(text, halves) in (["a", text[2:]], [text[:-2], "l"])
+
+
 @pytest.mark.parametrize(
     "code, expected",
     [
@@ -249,6 +255,11 @@ def test_a_tag_goes_before_each_sentence():
             ["“这是对的。”他说。", "我不信。"],
         ),
         ("zh", "“走吧。”天黑了。", ["“走吧。”", "天黑了。"]),
+        ("zh", "“是的！”她答。他喊道。", ["“是的！”她答。", "他喊道。"]),
+        ("zh", "「好！」他笑道：走。", ["「好！」他笑道：走。"]),
+        ("zh", "“是的！”她答应了。", ["“是的！”", "她答应了。"]),
+        ("zh", "“是的！”她知道。", ["“是的！”", "她知道。"]),
+        ("zh", "“是的！”她走了。", ["“是的！”", "她走了。"]),
         # Before a digit, within a sentence, and behind a title.
         (
             "zh",
@@ -291,6 +302,23 @@ def test_a_tag_goes_before_each_sentence():
         ("ja", "来た。[1]行った。[12]", ["来た。", "行った。"]),
         ("en", "He paid 3.5 to Dr.[1]", ["He paid 3.5 to Dr."]),
         ("en", "He came.1 See [1].", ["He came.1 See [1]."]),
+        ("en", "He came. [1] [12] A dog. [b]", ["He came.", "A dog."]),
+        # What shows a mood stays before a sentence, not within one.
+        ("en", "😀 He came. ❤️ It ran. 👨‍👩‍👧👍🏽", ["He came.", "It ran."]),
+        ("en", "He came… 😀 It I ❤ ran.", ["He came…", "It I ❤ ran."]),
+        ("en", "(He came.) ★ It ran.", ["(He came.)", "It ran."]),
+        ("en", "Dr. 😀 Dog came.", ["Dr. 😀 Dog came."]),
+        ("ja", "来た。😀行った。", ["来た。", "行った。"]),
+        # A mark of a term is one word.
+        (
+            "en",
+            "It is <term>Hi! A<as>U. S</term> big. <term>A. B<as></term> is.",
+            [
+                "It is <term>Hi! A<as>U. S</term> big.",
+                "<term>A. B<as></term> is.",
+            ],
+        ),
+        ("en", "It <term>Hi! A<as>. No.", ["It <term>Hi!", "A<as>.", "No."]),
         # A sentence in brackets ends as others do, an abbreviation does not.
         (
             "en",
