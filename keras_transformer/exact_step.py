@@ -66,6 +66,15 @@ class ExactModel(keras_internals.BuiltFromSpec):
     # Returns the metrics that `compile` added; at first none.
     _added_metrics: Callable[[], list] = list
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.fuses_logits and len(args) + ("inputs" in kwargs) != 1:
+            raise ValueError(
+                "`inputs` must be one pair, as in `model((source, target_in), "
+                "training=False)`. Received: "
+                f"{len(args)} arguments without a name, and {[*kwargs]}"
+            )
+        return super().__call__(*args, **kwargs)
+
     def call(
         self, inputs: tuple[Tensor, Tensor], training: bool = False
     ) -> Tensor:
@@ -117,7 +126,8 @@ class ExactModel(keras_internals.BuiltFromSpec):
         if self.accumulate > 1 and not self.adds_metrics:
             raise SettingError(
                 "accumulate",
-                "1 with metrics, another loss or another backend",
+                "1 with metrics or a `compute_metrics` of yours, another loss "
+                "or `compute_loss`, or another backend",
                 accumulate,
             )
         self._given_jit_compile = jit_compile

@@ -309,6 +309,16 @@ def test_inputs_but_a_pair_of_ids_are_refused(small_model, inputs, received):
         small_model(inputs)
 
 
+def test_two_inputs_that_are_no_pair_are_refused(small_model):
+    pair = r"one pair, as in `model\(\(source, target_in\)"
+    with pytest.raises(ValueError, match=pair + ".* 2 arguments"):
+        small_model(SOURCE, TARGET_IN)
+    with pytest.raises(ValueError, match=pair + ".* 0 arg.*'source', 'target'"):
+        small_model(source=SOURCE, target=TARGET_IN)
+    named = small_model(inputs=(SOURCE, TARGET_IN), training=False)
+    np.testing.assert_array_equal(named, small_model((SOURCE, TARGET_IN)))
+
+
 @pytest.mark.parametrize(
     "changed, value, received",
     [

@@ -13,7 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.data.languages import words_of
+from keras_transformer.data.pieces import KEPT
 from keras_transformer.settings import whole_number
+from keras_transformer.translation.terms import MARK
 from keras_transformer.translation.text_batches import (
     IDS,
     Batching,
@@ -24,6 +26,7 @@ from keras_transformer.translation.text_batches import (
 _SPACE = "▁".encode()
 _END = b"</s>"
 _BYTE = re.compile(rb"<0x[0-9A-F]{2}>")
+_KEPT = {symbol.encode() for symbol in KEPT}
 
 Links = list[tuple[int, int]]  # Source words with target words, from 0.
 
@@ -126,8 +129,11 @@ def align_pairs(
     pairs: tuple[Sequence[bytes], Sequence[bytes]],
     languages: tuple[str, str],
 ) -> list[Links]:
-    """Align the words of each pair of texts by their attention, `(T, S)`."""
-    words = []
+    """Align the words of each pair of texts by their attention, `(T, S)`.
+
+    A source with a mark of `terms` has no links: what is read has other words.
+    """
+    has_marks, words = getattr(tokenizer, "has_marks", False), []
     sides = tokenizer, tokenizer.target
     for side, texts, language in zip(sides, pairs, languages, strict=True):
         _, starts, ends = side.tokenize_with_offsets(texts)
@@ -142,7 +148,11 @@ def align_pairs(
     return [
         # The source may be cut, and a blank text has its end alone.
         align_words(each, source[: each.shape[1] - 1], target[: len(each) - 1])
-        for each, source, target in zip(attentions, *words, strict=True)
+        if not (has_marks and MARK.search(text.decode()))
+        else []
+        for text, each, source, target in zip(
+            pairs[0], attentions, *words, strict=True
+        )
     ]
 
 
@@ -156,8 +166,11 @@ def word_links(
     """Give each word of a translation the source word it looked at most.
 
     Attention is float32 `(T, S)`; pieces may be filled up with "". None if the
-    pieces have other words than the texts, as when the source was cut.
+    pieces have other words than the texts, as when the source was cut or has a
+    mark of `terms`.
     """
+    if not _KEPT.isdisjoint(source_pieces):
+        return None
     sides = []
     pieces_of = source_pieces, target_pieces
     for text, pieces, language in zip(pair, pieces_of, languages, strict=True):

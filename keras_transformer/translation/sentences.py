@@ -31,7 +31,7 @@ _LINE_END = re.compile(f"[{_ENDS}]")
 _NEXT = re.compile(rf"\S[^{_ENDS}]{{,{_PIECE - 1}}}")
 # Emoji and the like, which stay before a sentence.
 _PICTURES = "(?:[☀-➿\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f]?\\s*)*"
-_PICTURE = re.compile(_PICTURES)
+_BEFORE = re.compile(rf"\s*{_PICTURES}")
 # sentencex knows neither those of Khmer and Tibetan nor Greek's own mark, nor
 # an ellipsis before a word that begins with no small letter, nor those of
 # Chinese and Japanese before a digit.
@@ -46,7 +46,8 @@ _LIST = re.compile(r"\W*1[.．](?!\d)")
 _NEXT_NUMBER = re.compile(r"(?<=[^\W\d][.!?。！？])(?=\s*(\d{1,2})[.．]\s*$)")
 # A bullet, a dash in a cell, the number of a list stay as they are.
 _KEPT = re.compile(
-    r"(?:_|[^\w⠁-⣿])*|(?:\W*(?:\d{1,3}|[A-Za-z])(?:[.．]\d{1,3})*[.．)\]])+"
+    r"(?:_|[^\w⠁-⣿])*|\W*(?:\d{1,3}|[A-Za-z])(?:[.．]\d{1,3})*[.．)]"
+    r"|(?:\s*\[(?:\d{1,3}|[a-z])\])+"
 )
 # So does one before the words of a line; "o" and a tab stand for a bullet.
 _BULLET = re.compile(
@@ -180,8 +181,7 @@ class Splitter:
             if spans and begin == spans[-1][1]:
                 note = _NOTE.match(plain, begin, end)
                 begin = note.end() if note else begin
-            begin += len(plain[begin:end]) - len(plain[begin:end].lstrip())
-            begin = _PICTURE.match(plain, begin, end).end()
+            begin = end - len(_BEFORE.sub("", plain[begin:end], count=1))
             if begin < end:
                 spans.append((begin, end))
         return item, spans

@@ -1,5 +1,7 @@
 """The exact step: what it weighs, and what others do with it."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -60,6 +62,11 @@ class Penalised(Transformer):
     def features(self, inputs, training=False):
         self.add_loss(0.25 * tf.reduce_sum(self.embedding.table**2))
         return super().features(inputs, training)
+
+
+class Measured(Transformer):
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        return {}
 
 
 class WithoutSource(Transformer):
@@ -131,6 +138,9 @@ def test_metrics_change_no_weight_and_take_no_accumulation():
         np.testing.assert_allclose(bare, measured, rtol=1e-4, atol=1e-6)
     with pytest.raises(ValueError, match="`accumulate`"):
         model.compile("adam", loss, metrics=metrics, accumulate=2)
+    with pytest.raises(ValueError, match="`accumulate`.*`compute_metrics`"):
+        own = Measured(**dataclasses.asdict(sample_runs.TINY))
+        own.compile("adam", loss, accumulate=2)
     for wrong in (0, 1.5, "2"):
         with pytest.raises(ValueError, match="`accumulate`"):
             model.compile("adam", loss, accumulate=wrong)

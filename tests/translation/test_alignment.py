@@ -6,8 +6,15 @@ import sample_runs
 import tensorflow as tf
 
 from keras_transformer import config
+from keras_transformer.data.pieces import TERM_SYMBOLS
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.id_model import IdModel
-from keras_transformer.translation.alignment import align_words, words_of_pieces
+from keras_transformer.translation.alignment import (
+    align_pairs,
+    align_words,
+    word_links,
+    words_of_pieces,
+)
 
 PAD, BOS, EOS = config.PAD_ID, config.BOS_ID, config.EOS_ID
 
@@ -116,6 +123,26 @@ def test_pairs_count_the_words_of_the_texts_as_they_were_given():
     assert plain == spaced
     assert [word for _, word in plain[0]] == [0, 1, 2]
     assert len({word for word, _ in plain[0]}) > 1
+
+
+def test_a_source_with_a_mark_has_no_links(tmp_path):
+    lines = ["a red dog", "ein roter Hund"] * 9
+    tokenizer = Tokenizer.train(lines, 300, tmp_path / "t", TERM_SYMBOLS)
+    sources = "a red dog", "a <term>red dog<as>rote Hund</term>", "a <as> dog"
+    targets = ["ein Hund"] * 3
+    attentions, links = [], []
+    for source, target in zip(sources, targets, strict=True):
+        pieces = [
+            [x.encode() for x in side.pieces(side.tokenize([text])[0].numpy())]
+            for side, text in ((tokenizer, source), (tokenizer.target, target))
+        ]
+        attentions.append(np.ones([len(pieces[1]), len(pieces[0])]))
+        pair = source, target
+        links.append(word_links(pair, ("en", "de"), *pieces, attentions[-1]))
+    encoded = [[x.encode() for x in side] for side in (sources, targets)]
+    found = align_pairs(attentions, tokenizer, encoded, ("en", "de"))
+    assert [len(x) for x in found] == [2, 0, 2]
+    assert links == [found[0], None, found[2]]
 
 
 def test_blank_texts_have_no_pairs(small_translator):

@@ -303,6 +303,7 @@ def test_a_tag_goes_before_each_sentence():
         ("en", "He paid 3.5 to Dr.[1]", ["He paid 3.5 to Dr."]),
         ("en", "He came.1 See [1].", ["He came.1 See [1]."]),
         ("en", "He came. [1] [12] A dog. [b]", ["He came.", "A dog."]),
+        ("en", "U.S. came.\nU.S.", ["U.S. came.", "U.S."]),
         # What shows a mood stays before a sentence, not within one.
         ("en", "😀 He came. ❤️ It ran. 👨‍👩‍👧👍🏽", ["He came.", "It ran."]),
         ("en", "He came… 😀 It I ❤ ran.", ["He came…", "It I ❤ ran."]),
