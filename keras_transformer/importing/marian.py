@@ -1,18 +1,9 @@
 """Reads Marian models, as Marian writes them or in Hugging Face's form.
 
-An archive of OPUS-MT is in Marian's own:
-
-    decoder.yml            names the next two
-    opus.spm32k.npz        weights and settings
-    opus.spm32k.vocab.yml  the id of every piece
-    source.spm, target.spm
-
-Or `decoder.yml` names a sentencepiece model in place of the vocabulary: then it
-gives the ids, and segments both sides. A folder of Hugging Face, such as
-`opus-mt-en-de`, has other files:
-
-    config.json, model.safetensors or pytorch_model.bin
-    source.spm, target.spm, vocab.json, tokenizer_config.json
+In Marian's form `decoder.yml` names an `.npz` of weights and settings, and the
+`.vocab.yml` with the id of every piece of `source.spm` and `target.spm`; or a
+sentencepiece model in its place, which segments both sides. A folder of Hugging
+Face has `config.json`, weights, both `.spm` and `vocab.json`.
 
 Both differ from ours in these points, besides those of `imported`:
 

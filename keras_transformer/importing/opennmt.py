@@ -5,8 +5,8 @@ a folder. There, or in the folder above, are `model_description.py`, a .yml
 file with `data:`, and the vocabularies and sentencepiece models that it names.
 
 `model_description.py` is Python that OpenNMT-tf imports. Here it is read and
-never run: we need only a name of its catalogue, or the literal arguments of
-`opennmt.models.Transformer`.
+never run: we need only a name of its catalogue, or the `num_heads=` of its
+Transformer.
 
 It differs from ours in these points:
 
@@ -21,7 +21,6 @@ It differs from ours in these points:
 Axes: D model width, V pieces of ours.
 """
 
-import ast
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
@@ -71,6 +70,7 @@ _EXPECTED = {
         "SinusoidalPositionEncoder",
     ),
 }
+_FROM_CATALOGUE = r"""get_model_from_catalog\(\s*["'](\w+)"""
 _NO_EFFECT = {"nbest_size", "alpha", "sp_nbest_size", "sp_alpha"}
 
 
@@ -127,42 +127,16 @@ def read_heads(folder: pathlib.Path) -> int:
     path = folder / _DESCRIPTION
     advice = "copy that which OpenNMT-tf wrote into its model directory"
     with source_files.refusing(path, "the source of a model", advice=advice):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        calls = [
-            (ast.unparse(call.func).rpartition(".")[2], call)
-            for call in ast.walk(tree)
-            if isinstance(call, ast.Call)
-        ]
-    for name, call in calls:
-        if name == "get_model_from_catalog":
-            given = getattr(call.args[0], "value", None) if call.args else None
-            settings = Settings({"model": given}, path)
-            return _HEADS[settings.follow("model", _HEADS)]
-    models = [call for x, call in calls if x in ("Transformer", "__init__")]
-    if len(models) != 1:
-        raise UserError(
-            f"Expected in {path} a name of OpenNMT-tf's catalogue or one "
-            f"opennmt.models.Transformer, found {len(models)}."
-        )
-    (model,) = models
-    # Names only: a position or a dictionary does not show what it sets.
-    if len(model.args) > 2 or any(
-        isinstance(each, ast.Starred) or getattr(each, "arg", "") is None
-        for each in (*model.args, *model.keywords)
-    ):
-        raise UserError(
-            f"Expected in {path} the two inputters and then names for all "
-            "arguments of the Transformer, such as num_heads=8, received "
-            f"{ast.unparse(model)}; write the names there."
-        )
-    settings = Settings(
-        {str(word.arg): ast.unparse(word.value) for word in model.keywords},
-        path,
-    )
+        source = re.sub("#.*", "", path.read_text(encoding="utf-8"))
+    if name := re.search(_FROM_CATALOGUE, source):
+        settings = Settings({"model": name[1]}, path)
+        return _HEADS[settings.follow("model", _HEADS)]
+    given = re.findall(r"(\w+)\s*=\s*([^,)\n]+)", source)
+    settings = Settings(dict(given), path)
     settings.check(_EXPECTED)
-    heads = settings.values.get("num_heads", "8")
+    heads = " and ".join({x for name, x in given if name == "num_heads"})
     if not heads.isdigit():
-        settings.refuse("num_heads", "a number")
+        settings.refuse("num_heads", "one number, written as num_heads=8")
     return int(heads)
 
 

@@ -184,7 +184,6 @@ ARGUMENTS += "  def __init__(self):\n    super().__init__({})\nmodel = Mine"
     [
         (CATALOG.format("TransformerBase"), 8),
         (CATALOG.format("TransformerBig"), 16),
-        (ARGUMENTS.format("num_layers=3"), 8),
         (ARGUMENTS.format("a, b, ffn_activation=tf.nn.relu, num_heads=7"), 7),
     ],
 )
@@ -198,7 +197,8 @@ def test_the_heads_are_those_of_the_description(tmp_path, source, heads):
     [
         (CATALOG.format("NMTMediumV1"), "model is 'NMTMediumV1', expected"),
         (ARGUMENTS.format("ffn_activation=tf.nn.gelu"), "ffn_activation is"),
-        (ARGUMENTS.format("**params"), "then names for all"),
+        (ARGUMENTS.format("num_layers=3, **params"), "num_heads is None"),
+        (ARGUMENTS.format("a, b, num_heads=4 * 2"), r"num_heads is '4 \* 2'"),
     ],
 )
 def test_another_model_is_refused_by_its_setting(tmp_path, source, message):
