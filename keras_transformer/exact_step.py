@@ -5,12 +5,7 @@ replicas and micro-batches, divided by their global count. Keras takes the mean
 of each replica instead, so a replica with few tokens weighs as much as one with
 many.
 
-`fit` looks at its first batch before there is a graph, in which an id beyond
-the vocabulary is an error of an operator, and unshifted targets train as
-readily as shifted ones.
-
-A part of the model wing: TensorFlow is imported inside functions, and only
-where it is Keras's backend.
+TensorFlow is imported inside functions, only where it is Keras's backend.
 
 Axes: B batch, S source length, T target length, M rows of a micro-batch.
 """
@@ -434,6 +429,8 @@ def check_first_batch(
         x, y = [*next(iter(x.take(1)), ()), None, None][:2]
     if not isinstance(x, list | tuple) or len(x) != 2:
         return
+    if all(hasattr(ids, "shape") for ids in x):
+        pair_of_ids(x)
     _seen("source", x[0], vocab_size)
     target_in = _seen("target_in", x[1], vocab_size)
     if y_is_ids:
@@ -461,20 +458,9 @@ def check_first_batch(
 
 def _seen(name: str, ids: Any, vocab_size: int) -> np.ndarray | None:
     """Return a user's ids as an array, checked; None if they cannot be seen."""
-    if hasattr(ids, "row_lengths"):
-        raise ValueError(
-            f"`{name}` must be a dense tensor padded with {PAD_ID}. Received: "
-            f"a {type(ids).__name__}; its `to_tensor({PAD_ID})` makes one."
-        )
     if not hasattr(ids, "shape") or 0 in ids.shape:
         return None
     ids = ops.convert_to_numpy(ids)
-    are_whole = ids.dtype.kind in "iu" or np.array_equal(ids, np.floor(ids))
-    if ids.ndim != 2 or not are_whole:
-        raise ValueError(
-            f"`{name}` must be ids, one for each token: integers of two axes. "
-            f"Received: {ids.dtype}{ids.shape}"
-        )
     if ids.max() >= vocab_size:
         raise ValueError(
             f"`{name}` must be ids up to {vocab_size - 1}, the last of the "

@@ -244,6 +244,8 @@ class Transformer(ExactModel):
     ) -> Any:
         """Predict every next token of a whole target.
 
+        A call does not come here: to change both, override `features`.
+
         Args:
             target_in: Integer tensor `(B, T)`, begin token first.
             memory: Float tensor `(B, S, D)`.

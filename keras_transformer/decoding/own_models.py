@@ -144,14 +144,6 @@ def _check_model(model: Any) -> int:
     """Check what a model returns, and return the size of its vocabulary."""
     kind = type(model)
     if isinstance(model, Transformer):
-        if not any(
-            _written_with(kind, used, ("decode",)) for used in _OF_A_CALL[:2]
-        ):
-            raise UserError(
-                f"Expected {kind.__name__} to change what a call returns; it "
-                "overrides `decode`, which neither a call nor a training uses; "
-                "override `features` or `call`."
-            )
         plain = Transformer.call, Transformer.features
         if (kind.call, kind.features) == plain:
             return model.vocab_size

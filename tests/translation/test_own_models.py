@@ -300,15 +300,9 @@ def test_a_tokenizer_in_python_translates_and_refuses_to_be_exported(tmp_path):
         kt.export(translator, tmp_path / "own")
 
 
-class Decode(kt.Transformer):
-    def decode(self, *args, **kwargs):
-        return -super().decode(*args, **kwargs)
-
-
 def test_what_is_no_such_model_or_tokenizer_is_refused_in_a_sentence():
     plain = own(kt.Transformer)
     for model, named in (
-        (own(Decode), "decode"),
         (3, "a model"),
         (keras.Sequential([keras.layers.Dense(3)]), "Sequential"),
         (lambda pair: tf.zeros([2, 5]), "float32 \\[2, 5\\]"),
