@@ -3,18 +3,11 @@
 `MatMul` lays its weights out for the processor at every call. Two operators of
 TensorFlow's wheels for x86-64 keep the layout of their first call instead:
 `_MklNativeFusedMatMul`, in float32 and bfloat16, and `_QuantizedMatMul`, in
-8-bit integers. `tf.raw_ops` has no functions for them, so we make them by name.
-`benchmarks/decoding.md` says what they save.
+8-bit integers. `benchmarks/decoding.md` says what they save.
 
-A float32 layout fits only some numbers of rows. With another number the
-operator lays the weights out at every call, several times as slowly as
-`MatMul`. So float32 is packed only where the number of rows is known while
-tracing, as it is in the search of a single sentence.
-
-The bfloat16 kernel crashes without AVX-512, so there `MatMul` computes in its
-place.
-
-In 8 bits every matrix column has a scale, and so has every row it multiplies.
+A float32 layout fits only some numbers of rows; with another the operator is
+several times as slow as `MatMul`. So float32 is packed only where the number of
+rows is known while tracing, as it is in the search of a single sentence.
 
 Axes: N rows, D width, E columns, V vocabulary, K words of it.
 """
@@ -113,10 +106,7 @@ class PackedWeights(products.Products):
 
     A graph that is traced while they replace `products` keeps multiplying by
     the weights of its first call, even if a model is trained later. Eager calls
-    use the models' own weights.
-
-    Args:
-        *models: The models, all in float32 or all in bfloat16.
+    use the models' own weights. The models are all in float32 or in bfloat16.
 
     Attributes:
         fits_one_size: Whether products are packed only where the number of
@@ -128,6 +118,7 @@ class PackedWeights(products.Products):
 
     def __init__(self, *models: Transformer) -> None:
         in_bfloat16 = models[0].compute_dtype == "bfloat16"
+        # Its kernel ends the process without AVX-512.
         crashes = in_bfloat16 and not devices.has(_AVX512)
         self.fits_one_size = not in_bfloat16
         self.operators = () if crashes else (_PACKED,)

@@ -89,20 +89,11 @@ class IdModel:
         self.shortlist = shortlist
         self.ids = ids
         self.mean = mean
-        if len(self.models) > 1:
-            self._check_alike()
+        sizes = {each.vocab_size for each in self._able}
+        if len(sizes) > 1:
+            raise SettingError("models", "models of one vocabulary", sizes)
         if ids != OURS:
             self._check_ids()
-
-    def _check_alike(self) -> None:
-        sizes = [each.vocab_size for each in self._able]
-        dtypes = [getattr(x, "compute_dtype", "float32") for x in self.models]
-        for name, values in (("vocab_size", sizes), ("compute_dtype", dtypes)):
-            if len(set(values)) > 1:
-                raise ValueError(
-                    f"The models of an ensemble must have one {name}. "
-                    f"Received: {' and '.join(map(str, values))}"
-                )
 
     def _check_ids(self) -> None:
         """Refuse special ids that no model or no `Transformer` can have."""
@@ -325,13 +316,12 @@ class IdModel:
         target_in = self._target_in(target)
         with self.weights_in_use():
             weights = [
-                of_layer
+                tf.cast(of_layer, tf.float32)
                 for model in self.models
                 for of_layer in model.cross_attention(source, target_in)
             ]
-        stacked = tf.cast(tf.stack(weights, axis=1), tf.float32)
         is_pair = self._is_pair(source, target)[:, None, None]
-        return tf.where(is_pair, stacked, 0.0)
+        return tf.where(is_pair, tf.stack(weights, axis=1), 0.0)
 
     def mean_attention_ids(
         self, source: tf.Tensor, target: tf.Tensor

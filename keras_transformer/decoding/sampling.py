@@ -87,11 +87,7 @@ def sample(
             )
         if padded is not None:
             of_prefix = prefix_tokens(padded, position)
-            possible = tf.cond(
-                tf.reduce_any(of_prefix != rules.pad_id),
-                lambda: begun(rules, of_prefix, logits, possible),
-                lambda: possible,
-            )
+            possible = begun(rules, of_prefix, logits, possible)
         tokens = _draw(possible, uniforms[:, position], sampling, rules.eos_id)
         # As rows: TensorFlow checks the shapes of more axes in every step.
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(

@@ -72,8 +72,8 @@ class MultiHeadAttention(keras.layers.Layer):
     Call arguments:
         query: Float tensor `(B, T, D)`.
         key: Float tensor `(B, S, D)`; by default `value`.
-        value: Float tensor `(B, S, D)`, only by keyword, since Keras takes it
-            before `key` and the paper after; by default `key`.
+        value: Float tensor `(B, S, D)`; by default `key`. Like all that
+            follows, only by keyword: Keras takes it before `key`.
         attention_mask: Boolean tensor `(B, T, S)`, or broadcastable to
             `(B, H, T, S)`; `True` = may attend.
         query_mask: Boolean tensor `(B, T)`; by default Keras's own.
@@ -141,19 +141,11 @@ class MultiHeadAttention(keras.layers.Layer):
         begins = "glorot_uniform" if len(shape) == 2 else "zeros"
         return self.add_weight(name=name, shape=shape, initializer=begins)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if len(args) > 2:
-            raise ValueError(
-                "MultiHeadAttention takes `query` and `key` by position, "
-                "all else by name: `layer(query, key, value=value)`. Received: "
-                f"{len(args)} arguments without a name"
-            )
-        return super().__call__(*args, **kwargs)
-
     def call(
         self,
         query: Tensor,
         key: Tensor | None = None,
+        *,
         value: Tensor | None = None,
         attention_mask: Tensor | None = None,
         query_mask: Tensor | None = None,

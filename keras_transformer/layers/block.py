@@ -42,20 +42,8 @@ LAYER_SETTINGS = (
 class LayerNormalization(keras.layers.LayerNormalization):
     """Keras's layer over the last axis, with a gradient written by hand.
 
-    Automatic differentiation goes back through every mean and difference,
-    which is slower. Statistics are float32 under half-precision policies.
-
-    Args:
-        epsilon: Added to the variance, above 0.
-        **kwargs: Passed to `keras.layers.LayerNormalization`, such as `name`
-            and `dtype`.
-
-    Call arguments:
-        inputs: Float tensor `(..., D)`.
-        training: Whether gradients will be needed.
-
-    Returns:
-        Float tensor `(..., D)` in the layer's compute dtype.
+    Automatic differentiation, which serves outside training, goes back through
+    every mean and difference: that is slower. Statistics are at least float32.
     """
 
     def __init__(self, epsilon: float = 1e-6, **kwargs: Any) -> None:

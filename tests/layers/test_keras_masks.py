@@ -120,7 +120,7 @@ def test_one_name_or_place_for_keys_and_values_is_enough(pair):
 
 def test_three_tensors_without_names_are_refused():
     # The paper has the key before the value, Keras the value before the key.
-    with pytest.raises(ValueError, match="Received: 3 arguments without"):
+    with pytest.raises(TypeError, match="too many positional arguments"):
         MultiHeadAttention(3, 5, 7)(QUERY, VALUE, KEY)
 
 
