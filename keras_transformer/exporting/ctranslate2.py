@@ -52,12 +52,11 @@ _ACTIVATIONS = {
     "sigmoid": "Sigmoid",
     "tanh": "Tanh",
 }
-# Their sub-layers and ours.
-_OF_ENCODER = {"self_attention": "attention", "ffn": "feed_forward"}
+# Their attentions and ours.
+_OF_ENCODER = {"self_attention": "attention"}
 _OF_DECODER = {
     "self_attention": "self_attention",
     "attention": "cross_attention",
-    "ffn": "feed_forward",
 }
 # A bias of logits so low that a piece is never written, even in float16.
 _NEVER = -1e4
@@ -173,20 +172,18 @@ def _spec(translator: Translator) -> "TransformerSpec":
         bias = weights["embedding/bias"]
         bias[[PAD_ID, BOS_ID]] = _NEVER
         spec.decoder.projection.bias = bias
-    for stack, positions, sublayers in (
+    for stack, positions, attentions in (
         ("encoder", model.source_positions, _OF_ENCODER),
         ("decoder", model.target_positions, _OF_DECODER),
     ):
         of_stack = getattr(spec, stack)
         of_stack.position_encodings.encodings = _positions(positions)
         for i, layer in enumerate(of_stack.layer):
-            for theirs, ours in sublayers.items():
-                to, name = getattr(layer, theirs), f"{stack}/layer_{i}/{ours}"
-                if theirs == "ffn":
-                    _set_feed_forward(to, weights, name)
-                else:
-                    _set_attention(to, weights, name, config)
-                _set_norm(to.layer_norm, weights, f"{name}_norm")
+            name = f"{stack}/layer_{i}"
+            for theirs, ours in attentions.items():
+                to = getattr(layer, theirs)
+                _set_attention(to, weights, f"{name}/{ours}", config)
+            _set_feed_forward(layer.ffn, weights, f"{name}/feed_forward")
         if config.norm_first:
             _set_norm(of_stack.layer_norm, weights, f"{stack}/norm")
 
@@ -213,14 +210,12 @@ def _set_attention(
         _filled(weights[f"{name}/{part}"], config)
         for part in ("query", "key", "value")
     )
-    is_self_attention = len(to.linear) == 2
-    if is_self_attention:
+    if len(to.linear) == 2:  # Of self-attention.
         to.linear[0].weight = np.concatenate([query, key, value])
     else:
         to.linear[0].weight = query
         to.linear[1].weight = np.concatenate([key, value])
-    output = _filled(weights[f"{name}/output"].T, config)
-    to.linear[-1].weight = np.ascontiguousarray(output.T)
+    to.linear[-1].weight = _filled(weights[f"{name}/output"].T, config).T
     if config.attention_bias:
         # Keys and values have no bias.
         for linear in to.linear[:-1]:
@@ -230,6 +225,7 @@ def _set_attention(
         to.linear[-1].bias = weights[f"{name}/output_bias"]
     # By the width of the keys, not that of the padded heads.
     to.queries_scale = np.float32(config.key_dim**-0.5)
+    _set_norm(to.layer_norm, weights, f"{name}_norm")
 
 
 def _filled(kernel: np.ndarray, config: ModelConfig) -> np.ndarray:
@@ -238,16 +234,16 @@ def _filled(kernel: np.ndarray, config: ModelConfig) -> np.ndarray:
     width = max(config.key_dim, config.value_dim)
     heads = kernel.reshape(len(kernel), config.num_heads, -1)
     heads = np.pad(heads, [(0, 0), (0, 0), (0, width - heads.shape[2])])
-    return np.ascontiguousarray(heads.reshape(len(kernel), -1).T)
+    return heads.reshape(len(kernel), -1).T
 
 
 def _set_feed_forward(
     to: "FeedForwardSpec", weights: Mapping[str, np.ndarray], name: str
 ) -> None:
     for linear, part in ((to.linear_0, "widen"), (to.linear_1, "narrow")):
-        kernel = weights[f"{name}/{part}/kernel"]
-        linear.weight = np.ascontiguousarray(kernel.T)
+        linear.weight = weights[f"{name}/{part}/kernel"].T
         linear.bias = weights[f"{name}/{part}/bias"]
+    _set_norm(to.layer_norm, weights, f"{name}_norm")
 
 
 def _set_norm(

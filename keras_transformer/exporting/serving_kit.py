@@ -151,14 +151,7 @@ def models_config(name: str) -> str:
 
 def version_path(output: str | os.PathLike, version: int) -> pathlib.Path:
     """Return `output/version`, free, where TensorFlow Serving looks for it."""
-    output = pathlib.Path(output)
-    version = whole_number("version", version)
-    if output.exists() and not output.is_dir():
-        raise UserError(
-            f"Expected a folder for the exported model, {output} is a file; "
-            "choose another one."
-        )
-    path = output / str(version)
+    path = pathlib.Path(output) / str(whole_number("version", version))
     if os.path.lexists(path):
         raise UserError(
             f"{path} exists already and is left as it is; choose another "

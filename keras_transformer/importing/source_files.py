@@ -52,16 +52,11 @@ _LONGEST = 10_000
 
 
 def check_folder(folder: pathlib.Path) -> None:
-    """Refuse a folder that does not exist."""
-    if folder.is_file():
-        raise UserError(
-            f"Expected the folder of a model, received the file {folder}; give "
-            "the folder that holds it, or unpack it if it is an archive."
-        )
+    """Refuse what is no folder."""
     if not folder.is_dir():
         raise UserError(
-            f"There is no folder {folder}; models are not downloaded here, so "
-            "fetch the files first, such as with `git clone "
+            f"Expected the folder of a model, found none at {folder}; unpack "
+            "an archive, or fetch the files, such as with `git clone "
             "https://huggingface.co/Helsinki-NLP/opus-mt-en-de`."
         )
 
