@@ -131,17 +131,8 @@ class Arrays:
             )
         return self.left.pop(name)
 
-    def check_all_taken(self) -> None:
-        """Refuse a model with arrays that ours has no use for."""
-        if self.left:
-            raise UserError(
-                f"{self._what} cannot be imported exactly: it has "
-                f"{min(self.left)}, which has no place in a Transformer of "
-                "its settings; give the settings that came with the weights."
-            )
-
     def layers(self, names: Names, model: ModelConfig) -> dict[str, np.ndarray]:
-        """Take the weights of all layers of both stacks, by our names."""
+        """Take the weights of all layers, by our names; nothing may be left."""
         weights = {}
         for stack, sublayers in _SUBLAYERS.items():
             for i in range(model.layers_of(stack)):
@@ -152,6 +143,12 @@ class Arrays:
                     ours = self._sublayer(names, parts, model.positions)
                     for part, array in ours.items():
                         weights[f"{stack}/layer_{i}/{name}{part}"] = array
+        if self.left:
+            raise UserError(
+                f"{self._what} cannot be imported exactly: it has "
+                f"{min(self.left)}, which has no place in a Transformer of "
+                "its settings; give the settings that came with the weights."
+            )
         return weights
 
     def _sublayer(

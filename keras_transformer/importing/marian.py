@@ -179,7 +179,6 @@ def read(folder: pathlib.Path) -> Imported:
     start = np.zeros(model.d_model)
     weights = embedding(table, bias, ids, pieces, start, model.positions)
     weights |= arrays.layers(_NAMES, model)
-    arrays.check_all_taken()
     if spm is not None:
         # Marian leaves tags to the sentencepiece model.
         tokenizer = PairedTokenizer(pack(spm, spm, pieces, has_tags=False))
@@ -223,7 +222,6 @@ def read_hugging_face(folder: pathlib.Path) -> Imported:
     # Padding keeps its row: `MarianMTModel` counts it in its softmax.
     weights = embedding(table, bias, ids, pieces, table[start], model.positions)
     weights |= arrays.layers(_HF_NAMES, model)
-    arrays.check_all_taken()
     path = folder / "tokenizer_config.json"
     said = _read_json(path) if path.exists() else {}
     spoken = said.get("source_lang"), said.get("target_lang")

@@ -110,13 +110,12 @@ def read(folder: pathlib.Path) -> Imported:
         tied_embeddings="source_embedding/table" not in weights,
         source_end=source_end,
     )
-    weights |= arrays.layers(_names(norm_first), model)
     if norm_first:
         for stack in ("encoder", "decoder"):
             for part in ("gamma", "beta"):
                 array = arrays.take(f"model/{stack}/layer_norm/{part}")
                 weights[f"{stack}/norm/{part}"] = array
-    arrays.check_all_taken()
+    weights |= arrays.layers(_names(norm_first), model)
     models = source.sentencepiece, target.sentencepiece
     vocabulary = pack(*models, pieces, lacking=lacking, has_tags=False)
     return Imported(model, weights, PairedTokenizer(vocabulary))

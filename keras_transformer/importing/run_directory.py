@@ -95,15 +95,15 @@ def read(folder: pathlib.Path) -> Imported:
 
 def _build(imported: Imported) -> Transformer:
     """Build the model and give it the weights, all of them."""
-    weights, settings = dict(imported.weights), imported.model
-    size = sum(array.nbytes for array in weights.values())
-    check_size(settings, size, "the file of weights")
+    size = sum(array.nbytes for array in imported.weights.values())
+    check_size(imported.model, size, "the file of weights")
     extras.check_keras()
-    model = Transformer(**dataclasses.asdict(settings), dtype="float32")
+    settings = dataclasses.asdict(imported.model)
+    model = Transformer(**settings, dtype="float32")
     for variable in model.weights:
         # Without the name of the model, which Keras numbers.
         name = variable.path.partition("/")[2]
-        array = np.asarray(weights.pop(name), "float32")
+        array = np.asarray(imported.weights[name], "float32")
         if array.shape != (shape := tuple(variable.shape)):
             raise UserError(
                 f"The weights {name} have the shape {array.shape}, but the "
@@ -116,8 +116,6 @@ def _build(imported: Imported) -> Transformer:
                 "them again."
             )
         variable.assign(array)
-    if weights:
-        raise ValueError(f"There is no place for {', '.join(weights)}")
     return model
 
 

@@ -14,24 +14,6 @@ from keras_transformer.keras_internals import Shape, Tensor
 from keras_transformer.layers.products import leading_axes, products_in_use
 
 
-class _Affine(keras.layers.Layer):
-    """The weights of `rows @ kernel + bias`."""
-
-    # Keras's `Dense` knows LoRA and quantisation, which would miss attention.
-
-    def __init__(self, units: Any, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.units = units
-
-    def build(self, input_shape: Shape) -> None:
-        shape = input_shape[-1], self.units
-        # By Keras's default it begins as Glorot's uniform.
-        self.kernel = self.add_weight(name="kernel", shape=shape)
-        self.bias = self.add_weight(
-            name="bias", shape=shape[1:], initializer="zeros"
-        )
-
-
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class FeedForward(keras.layers.Layer):
     """Two dense layers, the same at every position (equation 2).
@@ -72,12 +54,22 @@ class FeedForward(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, input_shape: Shape) -> None:
-        policy, d_model = self.dtype_policy, input_shape[-1]
+        d_model = input_shape[-1]
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: d_model})
-        self.widen = _Affine(self.ffn_dim, dtype=policy, name="widen")
-        self.narrow = _Affine(d_model, dtype=policy, name="narrow")
-        self.widen.build(input_shape)
-        self.narrow.build((*input_shape[:-1], self.ffn_dim))
+        self.widen = self._affine("widen", d_model, self.ffn_dim)
+        self.narrow = self._affine("narrow", self.ffn_dim, d_model)
+
+    def _affine(self, name, *shape):
+        """Hold a kernel, which begins as Glorot's uniform, and a bias."""
+        # Keras's `Dense` knows LoRA and quantisation, which would miss
+        # attention.
+        layer = keras.layers.Layer(dtype=self.dtype_policy, name=name)
+        layer.kernel = layer.add_weight(name="kernel", shape=shape)
+        layer.bias = layer.add_weight(
+            name="bias", shape=shape[1:], initializer="zeros"
+        )
+        layer.built = True
+        return layer
 
     def call(self, inputs: Tensor) -> Tensor:
         # Use rank 2: `Dense` surrounds a product of rank 3 with operations on
