@@ -24,7 +24,6 @@ from typing import Any, NamedTuple, cast
 
 from keras_transformer.config import SettingError, UserError
 from keras_transformer.data.languages import check_sides
-from keras_transformer.data.pieces import SPECIAL
 from keras_transformer.data.texts import MEMORY as MEMORY
 from keras_transformer.data.texts import Corpus as Corpus
 from keras_transformer.data.texts import Pair, State, checked_pairs
@@ -64,19 +63,7 @@ def _part(text: str) -> Part:
     named = _PART.fullmatch(text)
     if named is None or os.path.isdir(text):
         return Part(text)
-    name, tag = named["name"], named["tag"]
-    weight = Fraction(named["weight"] or 1)
-    if not weight:
-        raise UserError(
-            f"Expected a weight above 0 for {name}, received {text}; leave the "
-            "corpus out or give another weight."
-        )
-    if tag and SPECIAL.fullmatch(tag):
-        raise UserError(
-            f"Expected another tag for {name}, received {tag}, a piece that "
-            "every vocabulary has; choose one such as <bt>."
-        )
-    return Part(name, weight, tag)
+    return Part(named["name"], Fraction(named["weight"] or 1), named["tag"])
 
 
 def tags_of(name: str) -> tuple[str, ...]:
@@ -92,12 +79,6 @@ def absolute_name(name: str | os.PathLike) -> str:
         if not is_name and not part.name.startswith(_PREFIXES):
             part = part._replace(name=str(pathlib.Path(part.name).resolve()))
         parts.append(part)
-    for part in parts:
-        if SEPARATOR in part.name and parts != [Part(part.name)]:
-            raise UserError(
-                f"Expected corpora to mix in folders without {SEPARATOR!r} in "
-                f"their paths, received {part.name}; rename a folder."
-            )
     return SEPARATOR.join(map(str, parts))
 
 

@@ -10,13 +10,11 @@ from keras_transformer.data.lines import PACKED, read_texts
 from keras_transformer.data.texts import Corpus, Pair, State, some
 from keras_transformer.machine import files
 
-_IN_PYTHON = "give the table in Python, as corpus=pandas."
-# What to do with pairs in other formats.
-OTHER_FORMATS = {
-    ".csv": f"{_IN_PYTHON}read_csv(…)",
-    ".xlsx": f"{_IN_PYTHON}read_excel(…)",
-    ".tmx": "read its pairs in Python, as the guide to corpora shows",
-}
+_OTHER_FORMATS = ".csv", ".xlsx", ".tmx"
+_IN_PYTHON = (
+    "give its pairs in Python, as the guide to corpora shows: a table as "
+    "corpus=pandas.read_csv(…)"
+)
 
 
 class Folder(Corpus):
@@ -26,12 +24,11 @@ class Folder(Corpus):
         folder = pathlib.Path(name)
         if not folder.is_dir():
             advice = "check the path in `corpus`"
-            if folder.is_file():
-                advice = OTHER_FORMATS.get(
-                    folder.suffix.lower(),
-                    "write a file for each language, as in cut -f1 pairs.tsv > "
-                    f"my-text/train.{source_lang}",
-                )
+            if folder.suffix.lower() in _OTHER_FORMATS:
+                advice = _IN_PYTHON
+            elif folder.is_file():
+                advice = "write a file for each language, as in cut -f1 "
+                advice += f"pairs.tsv > my-text/train.{source_lang}"
             raise UserError(
                 "Expected demo, a folder or tfds:NAME as corpus, received "
                 f"{name}, which is not a folder; {advice}."
@@ -50,9 +47,8 @@ class Folder(Corpus):
             endings = {pathlib.Path(x).suffix for x in names} & PACKED.keys()
             for ending in endings - {".gz"}:
                 advice = f"unpack {ending} with {PACKED[ending][1]}"
-            for ending in OTHER_FORMATS:
-                if any(x.lower().endswith(ending) for x in names):
-                    advice = OTHER_FORMATS[ending]
+            if any(x.lower().endswith(_OTHER_FORMATS) for x in names):
+                advice = _IN_PYTHON
             raise UserError(
                 f"Expected files SPLIT.{source_lang} and SPLIT.{target_lang} "
                 f"in {folder}, found no such pair; this folder has: "

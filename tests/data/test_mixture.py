@@ -146,10 +146,10 @@ def test_a_run_keeps_the_name_and_its_tags_are_symbols(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, received", [("b:0", "b:0"), ("c:2", "/c"), ("b:<s>", "<s>")]
+    "name, received", [("c:2", "received .*/c"), ("b:<s>", "found <s>")]
 )
 def test_a_wrong_name_is_one_sentence(name, received):
-    with pytest.raises(UserError, match=f"received .*{received}"):
+    with pytest.raises(UserError, match=received):
         understand(corpus=["a", name], preset="tiny")
 
 
