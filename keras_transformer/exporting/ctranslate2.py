@@ -26,7 +26,6 @@ from keras_transformer.config import (
 )
 from keras_transformer.data.paired_tokenizer import PairedTokenizer
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.exporting.saved_model import unwritable
 from keras_transformer.layers import PositionalEncoding
 from keras_transformer.layers.positional_encoding import SINUSOIDS
 from keras_transformer.machine import extras, files
@@ -108,15 +107,12 @@ def export(
     if isinstance(tokenizer, PairedTokenizer):
         of_target = tokenizer.target.spm
         vocabulary = {"source.spm": tokenizer.spm, "target.spm": of_target}
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with files.whole(output) as partial:
-            partial.mkdir()
-            spec.save(str(partial))
-            for name, content in vocabulary.items():
-                (partial / name).write_bytes(content)
-    except OSError as error:
-        raise unwritable(output, error) from error
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with files.whole(output) as partial:
+        partial.mkdir()
+        spec.save(str(partial))
+        for name, content in vocabulary.items():
+            (partial / name).write_bytes(content)
     return output
 
 

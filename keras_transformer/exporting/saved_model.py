@@ -23,7 +23,6 @@ from keras import ops
 from keras_transformer.config import (
     MAX_SOURCE_LENGTH,
     PAD_ID,
-    JobError,
     Search,
     UserError,
 )
@@ -92,10 +91,10 @@ def export(
         The path of the SavedModel, `output/version`.
 
     Raises:
-        UserError: As in `Export.planned` and `Translator.freeze`, or if the
-            files cannot be written, or weights that are rounded to bfloat16
-            shall be stored otherwise.
-        JobError: If the disk is full.
+        UserError: As in `Export.planned` and `Translator.freeze`, or if weights
+            that are rounded to bfloat16 shall be stored otherwise.
+        JobError: If the disk or the memory is full.
+        OSError: If the files cannot be written otherwise.
     """
     of_kind("translator", Translator, translator)
     how = Export(version, search, precision, portable, name, max_batch_size)
@@ -135,24 +134,22 @@ def write(
     half = half_weights(*id_model.models) if in_half else None
     module, traced = _trace(translator, signatures, half)
     path = pathlib.Path(output) / str(how.version)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # TensorFlow Serving looks only at names that are numbers.
-        with files.whole(path) as partial, _tensorflow_silent():
-            tf.saved_model.save(module, str(partial), traced)
-            inputs = {name: x for name, (*_, x) in signatures.items()}
-            how.write_warmup(partial, inputs)
-            if card:
-                dataclasses.replace(
-                    card,
-                    search=dataclasses.asdict(search),
-                    precision=precision,
-                    operators=operators,
-                    instructions=instructions,
-                ).save(partial)
-            how.write_configs(path.parent)
-    except (OSError, tf.errors.OpError) as error:
-        raise unwritable(path, error) from error
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # TensorFlow Serving looks only at names that are numbers.
+    full = exhaustion.explained("export in another process", path)
+    with full, files.whole(path) as partial, _tensorflow_silent():
+        tf.saved_model.save(module, str(partial), traced)
+        inputs = {name: x for name, (*_, x) in signatures.items()}
+        how.write_warmup(partial, inputs)
+        if card:
+            dataclasses.replace(
+                card,
+                search=dataclasses.asdict(search),
+                precision=precision,
+                operators=operators,
+                instructions=instructions,
+            ).save(partial)
+        how.write_configs(path.parent)
     if instructions:
         logger.info(
             "Serve it on a processor with %s, like this one.",
@@ -333,19 +330,3 @@ def half_weights(*models: keras.Model) -> HalfWeights:
         )
         for weight in weights
     ]
-
-
-def unwritable(
-    path: pathlib.Path, error: OSError | tf.errors.OpError
-) -> UserError | JobError:
-    """Say in one sentence why a model could not be written."""
-    if isinstance(error, OSError):
-        reason = error.strerror
-    else:
-        # "{{…}} FILE; No space left on device [Op:SaveV2]"
-        reason = error.message.rpartition("; ")[2].partition(" [Op:")[0]
-    kind = JobError if exhaustion.full_disk(error) else UserError
-    return kind(
-        f"Could not write the model to {path} ({reason}); free space or choose "
-        "a folder that can be written."
-    )

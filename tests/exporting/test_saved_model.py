@@ -164,7 +164,7 @@ def test_a_full_disk_leaves_nothing_half_written(
     with files_of_at_most(10_000), pytest.raises(config.JobError) as error:
         serving.export(small_translator, output)
 
-    said = f"write the model to {output / '1'} ({os.strerror(errno.EFBIG)})"
+    said = f"{output / '1'}: {os.strerror(errno.EFBIG)}; free space"
     assert said in str(error.value)
     assert not any(output.iterdir())
     # TensorFlow's log would have set one up.
