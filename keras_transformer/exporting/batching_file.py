@@ -36,13 +36,7 @@ def batching_text(max_batch_size: int = MAX_BATCH_SIZE) -> str:
 
 def read_batching(path: str | os.PathLike) -> dict[str, int]:
     """Read the parameters of `batching_text` that are there."""
-    try:
-        text = pathlib.Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"Expected the batching parameters in {path}, cannot read "
-            f"them ({type(error).__name__}); name another file."
-        ) from None
+    text = pathlib.Path(path).read_text("utf-8", "replace")
     values = {}
     text = re.sub("#.*", "", text)
     for name, value in re.findall(r"\b(\w+)\s*:?\s*{([^}]*)}", text):

@@ -62,11 +62,7 @@ def check_folder(folder: pathlib.Path) -> None:
 
 
 def read_bytes(path: pathlib.Path) -> bytes:
-    """Read a file that a model needs; refuse a missing one, or a pointer."""
-    if not path.is_file():
-        raise UserError(
-            f"{path} is missing; download it into the folder of the model."
-        )
+    """Read a file that a model needs; refuse a pointer to one."""
     content = path.read_bytes()
     if content.startswith(_POINTER):
         raise UserError(

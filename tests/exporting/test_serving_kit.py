@@ -138,7 +138,6 @@ def test_a_file_of_another_spelling_is_read(tmp_path):
 @pytest.mark.parametrize(
     "text, said",
     [
-        (None, "cannot read them"),
         (b"num_batch_threads { value: 0 }", "num_batch_threads { value: 0 }"),
         (b"max_batch_siz { value: 4 }", "found none"),
         (b"max_batch_size { value: four }", "max_batch_size { value: four }"),
@@ -146,7 +145,6 @@ def test_a_file_of_another_spelling_is_read(tmp_path):
 )
 def test_a_file_that_makes_no_sense_is_one_sentence(tmp_path, text, said):
     path = tmp_path / "batching.txt"
-    if text is not None:
-        path.write_bytes(text)
+    path.write_bytes(text)
     with pytest.raises(UserError, match=said):
         read_batching(path)

@@ -32,7 +32,7 @@ NAMED = "checkpoint is not of a whole model"
     "kind, name, content, message",
     [
         ("hf", "source.spm", POINTER, "source.spm is a pointer of git-lfs"),
-        ("npz", "decoder.yml", b"models: [1]\nvocabs: [a]", "1 is missing"),
+        ("npz", "decoder.yml", b"models: [1]\nvocabs: [a]", "No such file.*/1"),
         ("opennmt", DATA, None, NAMED),
         ("opennmt", "checkpoint", b"\xff\xfe\0junk", NAMED),
         ("hf", "target.spm", b"", "target.spm is not a sentencepiece model"),
