@@ -147,11 +147,6 @@ def _check_model(model: Any) -> int:
         plain = Transformer.call, Transformer.features
         if (kind.call, kind.features) == plain:
             return model.vocab_size
-    if not callable(model):
-        raise UserError(
-            "Expected a model to call as `model((source, target_in))`, "
-            f"received {model!r:.60}; build it before."
-        )
     ids = tf.ones([2, 3], tf.int32), tf.ones([2, 2], tf.int32)
     try:
         logits = tf.convert_to_tensor(logits_of(model, ids))
