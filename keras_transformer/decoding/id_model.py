@@ -81,17 +81,15 @@ class IdModel:
     ) -> None:
         several = isinstance(models, list | tuple)
         self.models: tuple[Any, ...] = tuple(models) if several else (models,)
-        if not self.models:
-            raise SettingError("models", "at least one model", models)
         self._able = [_abilities_of(model) for model in self.models]
-        self.vocab_size: int = self._able[0].vocab_size
+        sizes = {each.vocab_size for each in self._able}
+        if len(sizes) != 1:
+            raise SettingError("models", "models of one vocabulary", sizes)
+        (self.vocab_size,) = sizes
         self.frozen = frozen
         self.shortlist = shortlist
         self.ids = ids
         self.mean = mean
-        sizes = {each.vocab_size for each in self._able}
-        if len(sizes) > 1:
-            raise SettingError("models", "models of one vocabulary", sizes)
         if ids != OURS:
             self._check_ids()
 
