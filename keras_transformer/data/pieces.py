@@ -3,14 +3,14 @@
 A file has one on each line. A symbol is one piece everywhere, even inside a
 word, and no normalisation touches it. As a word of its own it follows the piece
 "▁" for the space. A symbol written with a first "▁" includes that space in its
-piece, and is a symbol only where a word begins.
+piece, and is a symbol only where a word begins; it has to be composed (NFC), as
+the text is where it is looked for.
 
 This module does not need TensorFlow, so that a mistake shows before it loads.
 """
 
 import os
 import re
-import unicodedata
 from collections.abc import Sequence
 
 from keras_transformer.config import UserError
@@ -59,11 +59,4 @@ def _check(symbol: str, where: str) -> None:
         raise UserError(
             "Expected symbols that the vocabulary does not have, found "
             f"{symbol} in {where}; choose another one."
-        )
-    # Such a symbol is looked for in text that is already normalised.
-    is_normal = unicodedata.is_normalized("NFC", symbol)
-    if symbol[0] == SPACE and not is_normal:
-        raise UserError(
-            "Expected a symbol that stays as it is under NFC after the "
-            f"{SPACE} in {where}, found {symbol}; leave out the {SPACE}."
         )

@@ -77,10 +77,6 @@ def test_a_file_has_a_symbol_a_line(tmp_path):
     path.write_bytes("▁(S\r\n)S\n日".encode())
     assert read_symbols(path) == ("▁(S", ")S", "日")
     assert read_symbols(["▁(S", ")S", "▁(S"]) == ("▁(S", ")S")
-    # NFC composes this one, and leaves the ligature.
-    assert read_symbols(["▁ﬁ"]) == ("▁ﬁ",)
-    with pytest.raises(UserError, match="stays as it is under NFC"):
-        read_symbols(["▁e\u0301"])
     with pytest.raises(UserError, match="Expected a file that can be read as"):
         read_symbols(tmp_path / "nowhere")
 
@@ -93,7 +89,6 @@ def test_a_file_has_a_symbol_a_line(tmp_path):
         ("(S\na b", "'a b'"),
         ("a\u200bb", "invisible characters in line 1"),
         ("<s>", "<s> in line 1"),
-        ("▁e\u0301", "NFC"),
     ],
 )
 def test_symbols_that_cannot_be_are_named(tmp_path, content, named):
