@@ -90,22 +90,11 @@ class IdModel:
         self.shortlist = shortlist
         self.ids = ids
         self.mean = mean
-        if ids != OURS:
-            self._check_ids()
-
-    def _check_ids(self) -> None:
-        """Refuse special ids that no model or no `Transformer` can have."""
-        for role in ("bos", "eos"):
-            if (token := getattr(self.ids, role)) >= self.vocab_size:
-                raise UserError(
-                    f"Expected `{role}_id` to be below {self.vocab_size}, the "
-                    f"number of pieces that the model scores, received {token}."
-                )
         of_ours = any(isinstance(x, Transformer) for x in self.models)
-        if of_ours and self.ids.pad != PAD_ID:
+        if of_ours and ids.pad != PAD_ID:
             raise UserError(
                 f"Expected a tokenizer that pads with {PAD_ID}, as a "
-                f"Transformer does, received `pad_id` {self.ids.pad}; make "
+                f"Transformer does, received `pad_id` {ids.pad}; make "
                 f"{PAD_ID} the padding of the vocabulary."
             )
 

@@ -31,13 +31,7 @@ WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 
 # The language does not matter, the lengths do.
 SHORT_TEXT = "Where is the nearest station?"
-LONG_TEXT = (
-    "When the last train of the evening had left without us, we walked along "
-    "the river to the small hotel beside the old bridge, where a friendly "
-    "young man gave us two rooms on the second floor, a late supper and a map "
-    "of the town, and told us that the first train of the morning would leave "
-    "at a quarter past six from the other platform."
-)
+LONG_TEXT = " ".join([SHORT_TEXT] * 12)
 
 _MODELS = """\
 # For tensorflow_model_server --model_config_file, with this folder mounted at
