@@ -75,16 +75,6 @@ class ExactModel(keras_internals.BuiltFromSpec):
     ) -> Tensor:
         return self.embedding.logits(self.features(inputs, training))
 
-    @property
-    def fuses_logits(self) -> bool:
-        """Whether a step fuses loss and logits, from `features` on.
-
-        That is faster, and right only as long as the logits are those of
-        `ExactModel.call`: with a `call` of its own a subclass is trained on
-        what that returns.
-        """
-        return type(self).call is ExactModel.call
-
     def compile(
         self,
         optimizer: str | keras.optimizers.Optimizer = "rmsprop",
@@ -313,7 +303,8 @@ class ExactModel(keras_internals.BuiltFromSpec):
 
         with tf.GradientTape() as tape:
             smoothing, logits = self.loss.label_smoothing, None
-            if self.adds_metrics and self.fuses_logits:
+            if self.adds_metrics and type(self).call is ExactModel.call:
+                # Faster than logits and loss apart, and the same.
                 keras_internals.clear_losses(self)
                 features = self.features(x, training=True)
                 smoothed, plain = losses.tied_cross_entropies(

@@ -11,7 +11,6 @@ machine ([Caswell et al., 2019](https://aclanthology.org/W19-5206/)).
 """
 
 import hashlib
-import itertools
 import json
 import os
 import pathlib
@@ -302,12 +301,7 @@ class HeldOut(Corpus):
             return self._corpus.read(split)
         held = split == self._validation
         pairs = self._corpus.read(self._train)
-        pairs = (pair for pair in pairs if self._is_held_out(pair) == held)
-        first = next(pairs, None)
-        if first is None:
-            expected = f"one that leaves pairs in {split}"
-            raise SettingError("validation_share", expected, self._share)
-        return itertools.chain([first], pairs)
+        return (pair for pair in pairs if self._is_held_out(pair) == held)
 
     def _is_held_out(self, pair: Pair) -> bool:
         digest = hashlib.blake2b(pair[0].encode(), digest_size=8).digest()

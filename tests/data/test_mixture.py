@@ -187,9 +187,3 @@ def test_a_corpus_with_a_validation_split_is_refused():
         parted(val=[("a", "b")])
     with pytest.raises(UserError, match="split validation,"):
         parted(validation=[("a", "b")])  # Which `val` finds.
-
-
-@pytest.mark.parametrize("share, empty", [(1e-9, "val"), (1 - 1e-9, "train")])
-def test_a_share_that_leaves_one_side_empty_is_refused(share, empty):
-    with pytest.raises(UserError, match=empty):
-        parted(share).pairs(empty)
