@@ -35,12 +35,6 @@ _AVX512, _VNNI = "AVX-512", "VNNI"
 _EIGHT_BITS, _SEVEN_BITS = 127, 63
 
 
-@functools.cache
-def can_pack() -> bool:
-    """Return whether this TensorFlow has the operators."""
-    return not missing_operators((_PACKED, _INT8))
-
-
 def missing_operators(names: Sequence[str]) -> list[str]:
     """Return the operators that this TensorFlow lacks on processors."""
     return [
@@ -57,7 +51,8 @@ def freeze(
     """
     others = [x for x in models if not isinstance(x, Transformer)]
     on_gpu = bool(tf.config.list_physical_devices("GPU"))
-    packs = can_pack() and not (others or on_gpu or portable)
+    lacking = missing_operators((_PACKED, _INT8))
+    packs = not (lacking or others or on_gpu or portable)
     if precision != "float32":
         if others:
             raise UserError(

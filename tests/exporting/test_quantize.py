@@ -229,7 +229,7 @@ def test_an_old_processor_refuses_what_would_crash_or_overflow(
 def test_where_there_are_no_such_operators_the_portable_form_is_written(
     small_translator, tmp_path, monkeypatch, one_signature
 ):
-    monkeypatch.setattr(frozen_weights, "can_pack", lambda: False)
+    monkeypatch.setattr(frozen_weights, "missing_operators", list)
     path = serving.export(small_translator, tmp_path, search=GREEDY)
     assert is_portable(path)
     with pytest.raises(UserError, match="int8 needs its operators"):
