@@ -136,5 +136,5 @@ def test_an_ensemble_has_weights_in_8_bits_too():
 
 
 def test_what_is_no_ensemble_is_refused():
-    with pytest.raises(ValueError, match="one vocab_size"):
+    with pytest.raises(ValueError, match="one vocabulary"):
         IdModel([make_model(), random_model()])
