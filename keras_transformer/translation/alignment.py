@@ -13,7 +13,6 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.data.languages import words_of
-from keras_transformer.data.pieces import KEPT
 from keras_transformer.settings import whole_number
 from keras_transformer.translation.terms import MARK
 from keras_transformer.translation.text_batches import (
@@ -26,7 +25,6 @@ from keras_transformer.translation.text_batches import (
 _SPACE = "▁".encode()
 _END = b"</s>"
 _BYTE = re.compile(rb"<0x[0-9A-F]{2}>")
-_KEPT = {symbol.encode() for symbol in KEPT}
 
 Links = list[tuple[int, int]]  # Source words with target words, from 0.
 
@@ -133,7 +131,7 @@ def align_pairs(
 
     A source with a mark of `terms` has no links: what is read has other words.
     """
-    has_marks, words = getattr(tokenizer, "has_marks", False), []
+    words = []
     sides = tokenizer, tokenizer.target
     for side, texts, language in zip(sides, pairs, languages, strict=True):
         _, starts, ends = side.tokenize_with_offsets(texts)
@@ -148,7 +146,7 @@ def align_pairs(
     return [
         # The source may be cut, and a blank text has its end alone.
         align_words(each, source[: each.shape[1] - 1], target[: len(each) - 1])
-        if not (has_marks and MARK.search(text.decode()))
+        if not MARK.search(text.decode())
         else []
         for text, each, source, target in zip(
             pairs[0], attentions, *words, strict=True
@@ -169,7 +167,7 @@ def word_links(
     pieces have other words than the texts, as when the source was cut or has a
     mark of `terms`.
     """
-    if not _KEPT.isdisjoint(source_pieces):
+    if MARK.search(pair[0]):
         return None
     sides = []
     pieces_of = source_pieces, target_pieces
