@@ -56,7 +56,7 @@ _UNSEEN = {
 _CODE = {"code", "kbd", "samp"}
 # Which of these are over before a tag, though they have no end tag.
 _ENDS = {"p": ["p"], **dict.fromkeys(["rp", "rt", "/ruby"], ["rp", "rt"])}
-_DEPTH = 64  # Of nested elements; those further in enclose nothing.
+_DEPTH = 32  # Of nested elements; those further in enclose nothing.
 _LONGEST = 60  # Characters of code that a model without marks reads.
 _WHITE = " \t\r\n\f"
 # Before a number of so many digits that Python reads it slowly or not at all.
@@ -194,16 +194,15 @@ class _Reader(HTMLParser):
         values = {name: value or "" for name, value in reversed(attrs)}
         is_no = values.get("translate", "").lower() == "no"
         is_no |= "notranslate" in values.get("class", "").split()
-        kind = "=" if is_no or tag in _CODE else "<"
-        kind = "." if tag in _VOID or tag in _UNSEEN else kind
+        is_code, is_unseen = is_no or tag in _CODE, tag in _UNSEEN
+        kind = "." if is_unseen or tag in _VOID else "=" if is_code else "<"
         # Two buttons side by side are two texts.
         at = self.getpos()[1]
         before = self._source[max(at - 99, 0) : at].rstrip()
         is_next = tag == "button" and before.endswith("</button>")
+        kind = "|" if is_next or tag in _BLOCKS else kind
         self._opened[tag].append(len(self.pieces))
-        is_whole = is_no or tag in _UNSEEN or tag in _CODE
-        is_border = tag in _BLOCKS or is_next
-        self._add("|" if is_border else kind, tag, is_whole)
+        self._add(kind, tag, is_code or is_unseen)
 
     def handle_startendtag(self, tag: str, attrs: list) -> None:
         self._add("|" if tag in _BLOCKS else ".")
