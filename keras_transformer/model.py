@@ -52,14 +52,14 @@ class Transformer(ExactModel):
         logits_bias: Whether the logits have a bias, unlike the paper's.
         first_position: Number of the first position.
         tied_embeddings: Whether source, target and logits share one matrix.
-        source_end: Whether the end token of a source may be attended to.
+        source_end: Whether the end token of a source, 3, may be attended to.
         **kwargs: Passed to `keras.Model`, such as `name` and `dtype`.
 
     Call arguments:
         inputs: A pair of integer tensors, source `(B, S)` and target_in
             `(B, T)`. Source and target end with `tokenizer.eos_id`, target_in
-            begins with `tokenizer.bos_id` instead, and `tokenizer.pad_id`
-            fills the rest: `kt.batch` makes them from texts.
+            begins with `tokenizer.bos_id` instead, and 0 fills the rest:
+            `kt.batch` makes them from texts.
         training: Whether dropout is on.
 
     Returns:

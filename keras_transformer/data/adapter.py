@@ -9,6 +9,7 @@ since the search writes both by itself.
 Axes: B batch, L length, N texts.
 """
 
+import logging
 import types
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -16,10 +17,11 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 
-from keras_transformer.config import SpecialIds, UserError
+from keras_transformer.config import PAD_ID, SpecialIds, UserError
 from keras_transformer.data.tokenizer import as_strings, text_before
 from keras_transformer.settings import whole_number
 
+logger = logging.getLogger("keras_transformer")
 # From strings (N,) to ids, dense or ragged, and from ragged ids to strings.
 _Ways: TypeAlias = tuple[Callable[[tf.Tensor], Any], Callable[[Any], tf.Tensor]]
 
@@ -35,7 +37,8 @@ class TokenizerAdapter(tf.Module):
             what the target tokenizer has as `bos_id` or `bos_token_id`; or
             the first id of an empty target, if there are two.
         eos_id: The id that ends a target; or the second of those two.
-        pad_id: The id that fills batches; 0 if the tokenizer does not say.
+        pad_id: The id that fills batches; 0 if the tokenizer does not say. A
+            `Transformer`, its loss and its metrics need 0.
         unk_id: The id of unknown pieces, which only `no_unknown` needs.
 
     Attributes:
@@ -65,7 +68,15 @@ class TokenizerAdapter(tf.Module):
             else:
                 whole_number(f"{role}_id", value, least=0)
             ids[role] = value
-        ids["pad"] = ids["pad"] or 0
+        ids["pad"] = ids["pad"] or PAD_ID
+        if ids["pad"] != PAD_ID:
+            logger.warning(
+                "The tokenizer's `pad_id` is %d. A Transformer, its loss and "
+                "its metrics take %d alone for padding: train one with "
+                "another vocabulary.",
+                ids["pad"],
+                PAD_ID,
+            )
         self.ids = SpecialIds(pad=ids["pad"])
         of_empty = self._rows(self._target, [""]).values.numpy().tolist()
         begin, end = of_empty if len(of_empty) == 2 else (None, None)

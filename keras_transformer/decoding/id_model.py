@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from keras_transformer.config import (
     ENSEMBLE_MEANS,
+    EOS_ID,
     OURS,
     PAD_ID,
     Search,
@@ -61,6 +62,20 @@ def as_one_sentence(ids: tf.Tensor) -> tf.Tensor:
     return tf.reshape(ids, [1, -1])
 
 
+def check_hidden_ids(model: Transformer, ids: SpecialIds) -> None:
+    """Refuse a vocabulary with other ids than a `Transformer` hides."""
+    hidden = {"pad_id": (ids.pad, PAD_ID)}
+    if not model.model_config.source_end:
+        hidden["eos_id"] = ids.eos, EOS_ID
+    for name, (received, expected) in hidden.items():
+        if received != expected:
+            raise UserError(
+                f"Expected {expected} as the tokenizer's `{name}`, which the "
+                f"Transformer hides in a source, received `{name}` {received}; "
+                "give another vocabulary."
+            )
+
+
 class IdModel:
     """A trained model, or several that search together, inside a graph.
 
@@ -90,13 +105,9 @@ class IdModel:
         self.shortlist = shortlist
         self.ids = ids
         self.mean = mean
-        of_ours = any(isinstance(x, Transformer) for x in self.models)
-        if of_ours and ids.pad != PAD_ID:
-            raise UserError(
-                f"Expected a tokenizer that pads with {PAD_ID}, as a "
-                f"Transformer does, received `pad_id` {ids.pad}; make "
-                f"{PAD_ID} the padding of the vocabulary."
-            )
+        for model in self.models:
+            if isinstance(model, Transformer):
+                check_hidden_ids(model, ids)
 
     def weights_in_use(self) -> contextlib.AbstractContextManager:
         """Let the models compute with the frozen weights, if there are any."""

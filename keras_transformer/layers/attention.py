@@ -54,7 +54,7 @@ class MultiHeadAttention(keras.layers.Layer):
     (for example after an `Embedding(mask_zero=True)`), are combined as
     booleans, as in `keras.layers.MultiHeadAttention`. A query that may attend
     to nothing, such as a masked query, gets the plain mean of the values. The
-    output carries the query's mask.
+    output carries the mask that Keras attached to the query.
 
     Args:
         num_heads: Heads, the paper's h. At least 1.

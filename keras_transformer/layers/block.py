@@ -300,8 +300,8 @@ class DecoderLayer(Block):
             counts.
         training: Whether dropout is on.
         inputs_mask: Boolean tensor `(B, T)`, `True` = may be attended to; by
-            default the mask that Keras attached to the inputs. The output
-            carries it.
+            default the mask that Keras attached to the inputs, which the
+            output then carries.
         use_causal_mask: Whether position i sees no position beyond i. By
             default `self_mask` decides that. With a restriction it costs less
             than a `self_mask` `(B, T, T)`.

@@ -300,7 +300,7 @@ def test_a_tokenizer_in_python_translates_and_refuses_to_be_exported(tmp_path):
         kt.export(translator, tmp_path / "own")
 
 
-def test_what_is_no_such_model_or_tokenizer_is_refused_in_a_sentence():
+def test_what_is_no_such_model_or_tokenizer_is_refused_in_a_sentence(caplog):
     plain = own(kt.Transformer)
     for model, named in (
         (3, "a model"),
@@ -313,8 +313,14 @@ def test_what_is_no_such_model_or_tokenizer_is_refused_in_a_sentence():
     with pytest.raises(kt.UserError, match="received int"):
         kt.Translator(plain, 3)
     pads = kt.TokenizerAdapter(Letters(), pad_id=7)
+    # Before a training with it, too.
+    assert "`pad_id` is 7" in caplog.text
     with pytest.raises(kt.UserError, match="`pad_id` 7"):
         kt.Translator(plain, pads)
+    ends = kt.TokenizerAdapter(Letters(), eos_id=5)
+    assert kt.Translator(plain, ends)
+    with pytest.raises(kt.UserError, match="`eos_id` 5"):
+        kt.Translator(plain_model(source_end=False), ends)
     functions = kt.Translator(lambda pair: plain(pair), Letters())
     with pytest.raises(kt.UserError, match="float32"):
         functions.freeze("bfloat16")
