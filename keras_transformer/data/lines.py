@@ -67,14 +67,14 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[str]:
     r"""Decode lines, without their "\n" and a "\r" before it.
 
     A byte-order mark before the first line is no text. Errors have the `name`:
-    a line is not UTF-8, holds a zero byte or has no end.
+    a line is not UTF-8 or holds a zero byte, or all lines end with "\r" alone.
     """
     rest = ""
     for text in _decoded(file, name):
         *whole, rest = (rest + text).split("\n")
         for line in whole:
             yield line.removesuffix("\r")
-        if len(rest) > _LONGEST:
+        if len(rest) > _LONGEST and "\r" not in rest:
             raise UserError(
                 f"Expected lines of text in {name}, received more than "
                 f"{_LONGEST:,} characters without a line end; break them."
@@ -86,7 +86,7 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[str]:
 def _decoded(file: BinaryIO, name: str) -> Iterator[str]:
     """Decode a file piece by piece, and refuse what is no text in UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8")()
-    lines, is_first = 0, True
+    lines, returns, is_first = 0, 0, True
     # As much as there is: a pipe may wait.
     while block := cast(io.BufferedReader, file).read1(BLOCK_BYTES):
         if is_first and (form := _other_form(block)):
@@ -105,10 +105,16 @@ def _decoded(file: BinaryIO, name: str) -> Iterator[str]:
                 "UTF-16 with iconv -f UTF-16LE -t UTF-8."
             )
         lines += text.count("\n")
+        returns += text.count("\r")
         yield text.removeprefix("\ufeff") if is_first else text
         is_first = is_first and not text
     if decoder.getstate()[0]:
         raise _not_utf_8(name, lines + 1, "unexpected end of data")
+    if returns > 1 and lines <= 1:
+        raise UserError(
+            f"Expected line feeds at the ends of lines in {name}, found "
+            "carriage returns alone; convert it with tr '\\r' '\\n'."
+        )
 
 
 def _other_form(begin: bytes) -> str | None:
