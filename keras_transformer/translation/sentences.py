@@ -29,9 +29,21 @@ _LINE_END = re.compile(f"[{_ENDS}]")
 # Such a piece, without the space before it: looking for sentences in a blank
 # line costs as much as finding one.
 _NEXT = re.compile(rf"\S[^{_ENDS}]{{,{_PIECE - 1}}}")
-# Emoji and the like, which stay before a sentence.
-_PICTURES = "(?:[☀-➿\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f]?\\s*)*"
+# Emoji and the like, which stay before and behind a sentence. No "○", which
+# stands for words in Japanese. A joiner alone may belong to a letter.
+_PICTURE = (
+    "\u203c\u2049\u2139\u2190-\u21ff\u2300-\u24ff▪▫▶◀◻-◾☀-➿\u2900-\u297f"
+    "\u2b00-\u2bff\u3297\u3299\ufe0e\ufe0f\U0001f000-\U0001faff"
+    "\U000e0020-\U000e007f"
+)
+_PICTURES = (
+    rf"(?:(?:[{_PICTURE}]\u200d?|[0-9#*]\ufe0f?\u20e3)\s*)*"  # 1️⃣ is one.
+)
 _BEFORE = re.compile(rf"\s*{_PICTURES}")
+# "‼" behind words is read as "!!".
+_BEHIND = re.compile(
+    rf"(?<=[^\s\u200d\u20e3{_PICTURE}])\s*(?![‼⁉]){_PICTURES}$"
+)
 # sentencex knows neither those of Khmer and Tibetan nor Greek's own mark, nor
 # an ellipsis before a word that begins with no small letter, nor those of
 # Chinese and Japanese before a digit.
@@ -40,20 +52,39 @@ _OTHER_END = re.compile(
     rf"|(?<=[…⋯])(?=\s+{_PICTURES}[^\W\d_a-zß-öø-ÿα-ώа-џ])"
     r"|(?<=[。！？])(?<![0-9]。)(?=[0-9])"
     r"|(?<=[.!?…。！？।\"”])(?=(?:\s?\[(?:\d{1,3}|[a-z])\])+\s*$)"
+    r"|(?<=[^\W\d][.!?…])(?=\[\^\w{1,20}\](?:\s|$))"
 )
 # In a list that begins with 1, the next number belongs to no sentence.
 _LIST = re.compile(r"\W*1[.．](?!\d)")
 _NEXT_NUMBER = re.compile(r"(?<=[^\W\d][.!?。！？])(?=\s*(\d{1,2})[.．]\s*$)")
-# A bullet, a dash in a cell, the number of a list stay as they are.
+# Behind these, in their languages, no sentence ends.
+_TITLES = {
+    "fr": re.compile(r"(?<!\w)(?:MM?|Dr|Pr)\.\s+$"),
+    "it": re.compile(r"(?<!\w)SS?\.\s+$"),
+    "es": re.compile(r"\w\s+D\.\s+$"),
+    "de": re.compile(
+        r"(?<!\w)(?:d(?:er|ie|as|es|em|en)|[ia]m|[ia]ns|vom|zu[mr]|beim"
+        r"|(?:[mds]?ein|ihr|unser)(?:e[mnrs]?)?)\s+\d{1,3}\.\s+$",
+        re.IGNORECASE,
+    ),
+}
+_SHORT_WORD = re.compile(r"(?<!\w)\w{1,6}\.\s+$")
+_INITIAL = re.compile(r"[A-Z]\.\s+")
+# A bullet, a dash in a cell, the number of a list, an address stay as they are.
 _KEPT = re.compile(
     r"(?:_|[^\w⠁-⣿])*|\W*(?:\d{1,3}|[A-Za-z])(?:[.．]\d{1,3})*[.．)]"
     r"|(?:\s*\[(?:\d{1,3}|[a-z])\])+"
+    r"|[<(]?(?:(?:https?://|www\.)[!-~À-ɏ]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+)[>).]?"
 )
 # So does one before the words of a line; "o" and a tab stand for a bullet.
 _BULLET = re.compile(
-    r"(?:[-–—−*·•‣⁃◦∙●○▪▫■□►▸▶➢➤→⇒➔★☆◆◇❖☐☑☒✓✔✗✘\uf0a7\uf0b7]|\[\d{1,3}\]"
+    "[\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]*"
+    r"(?:(?:[-+|–—−*·•‣⁃◦∙●○▪▫■□►▸▶➢➤→⇒➔★☆◆◇❖☐☑☒✓✔✗✘\uf0a7\uf0b7]"
+    r"|>+|#{1,6}|\[(?:\d{1,3}|[ xX])\]|(?:[ivx]{2,5}|[IVX]{2,5})\."
+    # Not "5- and 6-year-olds".
+    r"|\d{1,3}[a-z]\.|\d{1,3}\.\)|\d{1,2}[-/](?!\s+\S+\s+\d+[-/])"
     r"|[(（]?(?:\d{1,3}|[A-Za-z]|[ivx]{2,5})[)）]"
-    r"|[a-h]\.(?=\s+[A-Z][^.]))(?=\s)|o(?=\t)"
+    r"|[a-h]\.(?=\s+[A-Z][^.]))(?=\s)|o(?=\t))"
 )
 # To sentencex like quotation marks. A word such as "(Dr.)" is no sentence.
 _BRACKETS = re.compile(
@@ -64,7 +95,8 @@ _BRACKETS = re.compile(
 # With such a particle, or somebody who says it, a sentence of Japanese, Korean
 # or Chinese goes on behind a quotation.
 _GOES_ON = re.compile(
-    "って|など|[とのをはがにも]|[라하]?고|"
+    "って|など|[とのをはがにも]|で(?![もき])|だった|や(?![っがは])|から|まで|"
+    "へ(?![えぇー])|[라하]?고|"
     r"라[는며면]|\w{1,5}?(?:[说說问]|[問喊叫答]道|(?:[問答喊]|(?<!知)道)(?!\w))"
 )
 # Before such a mark, and behind a title, no sentence ends.
@@ -72,7 +104,10 @@ _IN_IT = re.compile('(?<=[。！？」』”》〉"])(?=[，、；：—…])|(?
 # sentencex cuts behind a full-width point, also of a numbered line.
 _NUMBER = re.compile(r"\d[.．]\d|(?<![^\s\d])\d．")
 # The mark of a footnote, behind the end of a sentence.
-_NOTE = re.compile(r"[¹²³⁰⁴-⁹*†‡§]+|[（(]\d\d?[)）]|※\d?\d?|(\[\w+\])+")
+_NOTE = re.compile(
+    r"[¹²³⁰⁴-⁹*†‡§]+(?:,[¹²³⁰⁴-⁹]+)*|[（(]\d\d?[)）]|※\d?\d?"
+    r"|(?:\[\^?\w[\w ,–-]{0,30}\])+"
+)
 # Marian's way to tell a model of several languages which one to write.
 _TAG = re.compile(r"\s*(>>[^<>\s]{1,32}<<)\s*")
 
@@ -102,6 +137,7 @@ class Splitter:
         self._has_gaps = language_of(target_lang).has_gaps
         sentencex = extras.needs("sentencex", "sentences")
         base = language_of(source_lang).base
+        self._title = _TITLES.get(base)
         self._segment = functools.partial(sentencex.segment, base)
 
     def spans(self, text: str) -> Iterator[Span]:
@@ -145,7 +181,7 @@ class Splitter:
         position, spans = 0, list[tuple[int, int]]()
         item = item or (1 if _LIST.match(plain) else math.inf)
         parts = list[str]()
-        for part in self._segment(plain):
+        for part in self._sentences(plain):
             ends = _OTHER_END.split(part)
             last = _NEXT_NUMBER.search(ends[-1])
             if last and int(last[1]) == item + 1:
@@ -184,7 +220,35 @@ class Splitter:
             begin = end - len(_BEFORE.sub("", plain[begin:end], count=1))
             if begin < end:
                 spans.append((begin, end))
-        return item, spans
+        behind = [_BEHIND.search(plain, a, b) for a, b in spans]
+        return item, [
+            (a, found.start() if found else b)
+            for (a, b), found in zip(spans, behind, strict=True)
+        ]
+
+    def _sentences(self, line: str) -> list[str]:
+        """Take a line apart, but not behind a title, a German "am 3."."""
+        parts, is_list = [""], _INITIAL.match(line)
+        for part in self._segment(line):
+            before = parts[-1][-40:]
+            first = re.search(r"[^\W_]", parts[-1])
+            if (
+                (self._title and self._title.search(before))
+                # Of no list, for that would begin with the line.
+                or (_INITIAL.fullmatch(parts[-1]) and not is_list)
+                # Behind an abbreviation: "Den är t.ex. svart."
+                or (
+                    first
+                    and first[0].isupper()
+                    and _SHORT_WORD.search(before)
+                    and re.match(r"[^\W\d_]{2}", part)
+                    and part[:2].islower()
+                )
+            ):
+                parts[-1] += part
+            else:
+                parts.append(part)
+        return parts[1:]
 
     def halves(self, text: str, span: Span) -> tuple[Span, Span] | None:
         """Cut a span between the words nearest to its middle, if it can."""

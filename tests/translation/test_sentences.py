@@ -248,6 +248,11 @@ def test_a_tag_goes_before_each_sentence():
             ["彼は来た。", "「はい。」と言った。"],
         ),
         ("ja", "「行く？」の一言。", ["「行く？」の一言。"]),
+        ("ja", "「行く。」で終わる。", ["「行く。」で終わる。"]),
+        ("ja", "「行く。」だった。", ["「行く。」だった。"]),
+        ("ja", "「行く。」から始まる。", ["「行く。」から始まる。"]),
+        ("ja", "「行く。」でも来た。", ["「行く。」", "でも来た。"]),
+        ("ja", "「行く。」やっと来た。", ["「行く。」", "やっと来た。"]),
         ("ja", "「はい。」彼女は来た。", ["「はい。」", "彼女は来た。"]),
         (
             "zh",
@@ -310,6 +315,77 @@ def test_a_tag_goes_before_each_sentence():
         ("en", "(He came.) ★ It ran.", ["(He came.)", "It ran."]),
         ("en", "Dr. 😀 Dog came.", ["Dr. 😀 Dog came."]),
         ("ja", "来た。😀行った。", ["来た。", "行った。"]),
+        # And behind words without a full stop.
+        (
+            "en",
+            "A man rides a bike 😀😀\nA dog👍🏽",
+            ["A man rides a bike", "A dog"],
+        ),
+        ("en", "I love it ❤️ \nTwo ❤️‍🔥🏴󠁧󠁢󠁥󠁮󠁧󠁿", ["I love it", "Two"]),
+        ("en", "⭐ He came. ⏰ ⌚ ⬆️ ㊗️ It ran.", ["He came.", "It ran."]),
+        ("en", "▶️⬛◾ It ran ⏰\n‼️ No.", ["It ran", "No."]),
+        # A digit in a box is one within a sentence, "‼" two marks behind it.
+        ("en", "1️⃣ It ran 2️⃣", ["It ran"]),
+        ("en", "Press 1️⃣ now‼", ["Press 1️⃣ now‼"]),
+        # So-and-so in Japanese, and a joiner that belongs to a letter.
+        ("ja", "○○さんが来た。", ["○○さんが来た。"]),
+        ("ml", "അവന്‍", ["അവന്‍"]),
+        # Behind a title, or an initial that begins no list.
+        (
+            "fr",
+            "M. Martin dort. Le chien de M. Martin dort. Voici le Dr. Martin.",
+            [
+                *("M. Martin dort.", "Le chien de M. Martin dort."),
+                "Voici le Dr. Martin.",
+            ],
+        ),
+        ("it", "Ecco S. Marco. S. Pietro.", ["Ecco S. Marco.", "S. Pietro."]),
+        ("es", "Vino. D. Juan duerme.", ["Vino.", "D. Juan duerme."]),
+        ("en", "A. He came. B. She left.", ["He came.", "She left."]),
+        # German ordinals.
+        (
+            "de",
+            "Im 19. Jahrhundert war es so. Der 2. Weltkrieg. Er ist 19. Nein.",
+            [
+                *("Im 19. Jahrhundert war es so.", "Der 2. Weltkrieg."),
+                *("Er ist 19.", "Nein."),
+            ],
+        ),
+        ("de", "Der 1. FC kam am 3. Tag", ["Der 1. FC kam am 3. Tag"]),
+        # A small letter goes on behind an abbreviation.
+        ("pl", "Było to w 1990 r. latem.", ["Było to w 1990 r. latem."]),
+        ("ru", "Он лежит, т. е. спит.", ["Он лежит, т. е. спит."]),
+        ("sv", "Den är t.ex. svart.", ["Den är t.ex. svart."]),
+        ("es", "Vino a las 5 p. m. ayer.", ["Vino a las 5 p. m. ayer."]),
+        ("pt", "Uma cor, p. ex. preto.", ["Uma cor, p. ex. preto."]),
+        ("nl", "Hij heeft o.a. honden.", ["Hij heeft o.a. honden."]),
+        ("da", "Det 19. århundrede.", ["Det 19. århundrede."]),
+        # But many write without capitals, and some names begin with none.
+        ("en", "he came. she left.", ["he came.", "she left."]),
+        ("en", "I sat. iPad left.", ["I sat.", "iPad left."]),
+        (
+            "en",
+            "The puppy whimpered. then it ran.",
+            ["The puppy whimpered.", "then it ran."],
+        ),
+        # Other marks of footnotes.
+        (
+            "en",
+            "He came.[note 1] She left.[citation needed] It ran.[1,2]",
+            ["He came.", "She left.", "It ran."],
+        ),
+        (
+            "en",
+            "He came.[1–3] She left.[^1] It ran.¹,² No.[^2]",
+            ["He came.", "She left.", "It ran.", "No."],
+        ),
+        # Addresses alone stay.
+        (
+            "en",
+            "https://example.com/a?b=1\tme@example.com\n<www.example.com>\nNo.",
+            ["No."],
+        ),
+        ("en", "See www.example.com now.", ["See www.example.com now."]),
         # A mark of a term is one word.
         (
             "en",
@@ -350,6 +426,10 @@ def test_what_sentencex_does_not_know_is_known(code, text, sentences):
     [
         *("• ", "- ", "– ", "·\xa0", "*\t", "☐ ", "✓ ", "→  ", "1) ", "12) "),
         *("a) ", "(a) ", "(1) ", "ii) ", "[1] ", "a. ", "o\t", "• ☐ ", "– 1. "),
+        # Quotes of e-mail, Markdown, numbers, and marks that nobody sees.
+        *("> ", ">> ", "> > ", "# ", "###### ", "- [x] ", "[ ] ", "+ ", "| "),
+        *("ii. ", "IV. ", "3a. ", "1.) ", "1- ", "1/ "),
+        *("\u200b• ", "\u200e- ", "\ufeff> "),
     ],
 )
 def test_a_bullet_or_number_before_a_line_stays_as_it_is(mark):
@@ -366,6 +446,7 @@ def test_a_bullet_or_number_before_a_line_stays_as_it_is(mark):
     [
         *("-5 degrees", "--flag is", "*A* dog", "A. Smith came", "$ 5 is paid"),
         *("z. B. Hunde", "u. A. Hund", "o dog", "§ 5 says", "1.5 dogs", "1)a"),
+        *("#tag is", "5- bis 6-jährige Hunde", ">5 dogs", "1/2 dog"),
     ],
 )
 def test_what_only_looks_like_a_bullet_belongs_to_its_line(line):
