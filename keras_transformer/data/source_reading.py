@@ -98,10 +98,13 @@ def _table(processor: Any, pieces: set[str]) -> dict[str, str]:
     """Map texts without pieces to what they stand for, if that has pieces."""
     known = frozenset[str]().union(*pieces)
     alike = {
-        ord(character): next((x for x in row if x in pieces), character)
+        character: next((x for x in row if x in pieces), character)
         for row in (*_rows(), *_ALIKE)
         for character in {*row} - pieces
     }
+    # Between words without spaces it is no hyphen.
+    alike |= {x: f" {alike[x]} " for x in "—―" if x in alike}
+    alike = str.maketrans(alike)
     table = {}
     for text, meaning in _meanings().items():
         if not known.issuperset(text):
@@ -112,7 +115,8 @@ def _table(processor: Any, pieces: set[str]) -> dict[str, str]:
                 for x in processor.normalize([text, meaning])
             )
             if not known.issuperset(now) and pieces.issuperset(plain):
-                table[text] = " " * meaning.startswith(" ") + plain
+                end = " " * meaning[1:].endswith(" ")
+                table[text] = " " * meaning.startswith(" ") + plain + end
     return table
 
 

@@ -36,23 +36,26 @@ from keras_transformer.translation.sentences import (
 # The most characters of HTML in a request: a second's work, if all are tags.
 MAX_HTML = 1 << 17
 
-# What is no phrasing content in HTML's standard, and the end of a line.
+# What is no phrasing content in HTML's standard or no text of its sentence.
 _BLOCKS = {
     *"""
-    address article aside blockquote body br caption center col colgroup dd
-    details dialog dir div dl dt fieldset figcaption figure footer form frame
-    frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html legend li listing main
-    menu nav noframes ol optgroup option p plaintext pre search section summary
-    table tbody td tfoot th thead title tr ul xmp
+    address article aside audio blockquote body br canvas caption center col
+    colgroup dd details dialog dir div dl dt fieldset figcaption figure footer
+    form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html legend li
+    listing main menu nav noframes noscript ol optgroup option p plaintext pre
+    search section summary table tbody td template tfoot th thead title tr ul
+    video xmp
     """.split()
 }
+# Before a text beside another one, but not in words of one without spaces.
+_BESIDE = re.compile(
+    r"(?i)</(button|label)>(?:\s|<input[^<>]*>)*(?=<\1)|(?<!\s)</a>(?=<a\b[^<>]*>"
+    r"(?:<[^<>]*>)*[^\W\d_\u0e00-\u109f\u1780-\u17ff\u2e80-\U0010ffff])"
+)
 _VOID = {*"area base embed img input link meta param source track wbr".split()}
 # Come back whole: those that say nothing, and those that do.
-_UNSEEN = {
-    *"""
-    iframe math noembed noframes object pre rp rt script style svg textarea xmp
-    """.split()
-}
+_UNSEEN = "math noembed noframes object pre rp rt script style svg xmp".split()
+_UNSEEN += ["iframe", "textarea"]
 _CODE = {"code", "kbd", "samp"}
 # Which of these are over before a tag, though they have no end tag.
 _ENDS = {"p": ["p"], **dict.fromkeys(["rp", "rt", "/ruby"], ["rp", "rt"])}
@@ -62,12 +65,13 @@ _WHITE = " \t\r\n\f"
 # Before a number of so many digits that Python reads it slowly or not at all.
 _ENDLESS = re.compile(r"&(?=#\d{99})")
 _LINE_END = re.compile("[\t-\r\x85\u2028\u2029]")
-# An element with a picture, the mark of a footnote, a raised number, or before
-# words and a space a bullet or number, is like an image.
+# Like an image are a picture, a footnote's mark, a raised number or sign, a
+# heading's link to itself, and before words and a space a bullet or number.
 _MARK = re.compile(
-    r"\[(?:\d{1,3}|[a-z])\]|[*†‡¹²³⁰⁴-⁹•←-⇿■-➿\U0001f000-\U0001faff\ufe0f]+"
-    r"|(?P<raised>\(?\d{1,3}(?:,\d{1,3})*\)?)"
-    r"|(?P<first>(?:[-–—·]|\d{1,3}[.)]|[a-z]\)))(?P<space>\s*)"
+    r"\[(?:\d{1,3}|[a-z]|edit)\]|[*†‡¹²³⁰⁴-⁹•\u2190-\u21ff\u2300-\u27bf"
+    r"\u2900-\u297f\u2b00-\u2bff\U0001f000-\U0001faff\ufe0f]+|(?P<a>[#¶§])"
+    r"|(?P<raised>\(?\d{1,3}(?:,\d{1,3})*\)?)|(?P<sup>[®™©]|\[[^\[\]]{1,30}\])"
+    r"|(?P<first>[-–—·]|\d{1,3}[.)]|[a-z]\)|[o§](?=\s*\xa0))(?P<space>\s*)"
 )
 _SIGNS = (*string.punctuation, *"¡«»¿–—‘’‚“”„…‹›、。「」『』！（），：；？")
 # Where a sentence may be over.
@@ -174,6 +178,7 @@ class _Reader(HTMLParser):
         super().__init__()
         self.pieces = list[_Piece]()
         self._source, self._block, self._is_first = source, 0, True
+        self._beside = -1  # Where a text begins beside another one.
         # Numbers of start tags that wait for an end, by name.
         self._opened = collections.defaultdict[str, list[int]](list)
         # In one line, columns count from the start. The other two are comments
@@ -196,18 +201,17 @@ class _Reader(HTMLParser):
         is_no |= "notranslate" in values.get("class", "").split()
         is_code, is_unseen = is_no or tag in _CODE, tag in _UNSEEN
         kind = "." if is_unseen or tag in _VOID else "=" if is_code else "<"
-        # Two buttons side by side are two texts.
-        at = self.getpos()[1]
-        before = self._source[max(at - 99, 0) : at].rstrip()
-        is_next = tag == "button" and before.endswith("</button>")
-        kind = "|" if is_next or tag in _BLOCKS else kind
+        is_block = tag in _BLOCKS or self.getpos()[1] == self._beside
         self._opened[tag].append(len(self.pieces))
-        self._add(kind, tag, is_code or is_unseen)
+        self._add("|" if is_block else kind, tag, is_code or is_unseen)
 
     def handle_startendtag(self, tag: str, attrs: list) -> None:
         self._add("|" if tag in _BLOCKS else ".")
 
     def handle_endtag(self, tag: str) -> None:
+        at = self.getpos()[1]
+        beside = _BESIDE.match(self._source, at, at + 999)
+        self._beside = beside.end() if beside else -1
         for name in _ENDS.get(f"/{tag}", ()):
             self._end(name)
         number = self._opened[tag].pop() if self._opened[tag] else -1
@@ -255,20 +259,26 @@ class _Reader(HTMLParser):
 
     def _is_mark(self, start: _Piece) -> bool:
         """Return whether an element that is over is like an image."""
-        at = self.getpos()[1]
-        if at - start.start > _LONGEST * 5:
+        at, end, name = start.start, self.getpos()[1], start.name
+        if end - at > _LONGEST * 5:
             return False
-        mark = _MARK.fullmatch(
-            _said(_TAG.sub("", self._source[start.start : at]))
+        # In it, before it and behind it.
+        places = (at, end), (max(at - 99, 0), at), (end, end + _LONGEST * 5)
+        texts = (_said(_TAG.sub("", self._source[x:y])) for x, y in places)
+        mark = _MARK.fullmatch(next(texts))
+        if not mark:
+            return False
+        before, behind = texts
+        if mark["first"]:
+            is_apart = mark["space"] or (behind or " ")[0].isspace()
+            return start.is_first and bool(is_apart)
+        if mark["raised"] and name == "sub":
+            return before[-1:].isdigit()
+        if mark["raised"] and name == "a":
+            return bool(_END.match(before.rstrip("\"'”’»)")[-1:]))
+        return (
+            name == "sup" if mark["raised"] else mark.lastgroup in (None, name)
         )
-        if mark and mark["raised"]:
-            before = self._source[max(start.start - 99, 0) : start.start]
-            is_digit = _TAG.sub("", before)[-1:].isdigit()
-            return start.name == "sup" or (start.name == "sub" and is_digit)
-        if mark and mark["first"]:
-            behind = self._source[self._source.index(">", at) + 1 :][:1]
-            return start.is_first and bool(mark["space"] or behind in _WHITE)
-        return bool(mark)
 
 
 @dataclasses.dataclass(eq=False)

@@ -31,6 +31,7 @@ PASTED = [
     ("ｔｈｒｅｅ ﬁve，\u2007６７⁸", "three five, 678"),
     ("May 16, 2024¹ 10²", "May 16, 2024 1 10 2"),
     ("six\u2011two\u2013one – two", "six-two-one - two"),
+    ("three—six — two ―five—", "three - six - two - five -"),
     ("\u00a0\u00ad\u200b", ""),
 ]
 
