@@ -138,6 +138,8 @@ class Splitter:
         sentencex = extras.needs("sentencex", "sentences")
         base = language_of(source_lang).base
         self._title = _TITLES.get(base)
+        # sentencex knows the abbreviations of English.
+        self._short = None if base == "en" else _SHORT_WORD
         self._segment = functools.partial(sentencex.segment, base)
 
     def spans(self, text: str) -> Iterator[Span]:
@@ -240,7 +242,8 @@ class Splitter:
                 or (
                     first
                     and first[0].isupper()
-                    and _SHORT_WORD.search(before)
+                    and self._short
+                    and self._short.search(before)
                     and re.match(r"[^\W\d_]{2}", part)
                     and part[:2].islower()
                 )

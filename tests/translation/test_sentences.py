@@ -363,10 +363,12 @@ def test_a_tag_goes_before_each_sentence():
         # But many write without capitals, and some names begin with none.
         ("en", "he came. she left.", ["he came.", "she left."]),
         ("en", "I sat. iPad left.", ["I sat.", "iPad left."]),
+        ("en", "It ran. then it slept.", ["It ran.", "then it slept."]),
+        ("en", "It ran at 5 p.m. yesterday.", ["It ran at 5 p.m. yesterday."]),
         (
-            "en",
-            "The puppy whimpered. then it ran.",
-            ["The puppy whimpered.", "then it ran."],
+            "es",
+            "El perro ladraba. luego vino.",
+            ["El perro ladraba.", "luego vino."],
         ),
         # Other marks of footnotes.
         (
