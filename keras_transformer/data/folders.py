@@ -24,11 +24,11 @@ class Folder(Corpus):
         folder = pathlib.Path(name)
         if not folder.is_dir():
             advice = "check the path in `corpus`"
-            if folder.suffix.lower() in _OTHER_FORMATS:
-                advice = _IN_PYTHON
-            elif folder.is_file():
+            if folder.is_file():
                 advice = "write a file for each language, as in cut -f1 "
                 advice += f"pairs.tsv > my-text/train.{source_lang}"
+                if folder.suffix.lower() in _OTHER_FORMATS:
+                    advice = _IN_PYTHON
             raise UserError(
                 "Expected demo, a folder or tfds:NAME as corpus, received "
                 f"{name}, which is not a folder; {advice}."

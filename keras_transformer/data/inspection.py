@@ -47,7 +47,7 @@ LEFTOVERS = {
     "mojibake": (
         "[ÃÐ][\x80-\xbfŸ„œ]|Â[\xa0-\xbf]|â€|ðŸ|\ufffd"
         f"|(?:[à-í]{_AFTER}{{2}}){{2,4}}"
-        "|(?=(?:[¡-¿]*[À-þ]){4})[¡-þ]{6,12}",
+        "|(?=(?:[¡-¿]{0,8}[À-þ]){4})[¡-þ]{6,12}",
         "mend with ftfy, or read the text in its own encoding, such as GBK",
     ),
 }

@@ -11,6 +11,7 @@ This module does not need TensorFlow, so that a mistake shows before it loads.
 
 import os
 import re
+import unicodedata
 from collections.abc import Sequence
 
 from keras_transformer.config import UserError
@@ -59,4 +60,11 @@ def _check(symbol: str, where: str) -> None:
         raise UserError(
             "Expected symbols that the vocabulary does not have, found "
             f"{symbol} in {where}; choose another one."
+        )
+    # Such a symbol is looked for in text that is already normalised.
+    is_normal = unicodedata.is_normalized("NFC", symbol)
+    if symbol[0] == SPACE and not is_normal:
+        raise UserError(
+            "Expected a symbol that stays as it is under NFC after the "
+            f"{SPACE} in {where}, found {symbol}; leave out the {SPACE}."
         )

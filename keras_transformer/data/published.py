@@ -62,7 +62,14 @@ class Tfds(Corpus):
         blocks = examples.batch(BLOCK_EXAMPLES).as_numpy_iterator()
         for block in blocks:
             for one, other in zip(*block, strict=True):
-                yield one.decode(), other.decode()
+                try:
+                    yield one.decode(), other.decode()
+                except UnicodeDecodeError as error:
+                    raise UserError(
+                        f"Expected UTF-8 text in {self.name}, found other "
+                        f"bytes in {split}: {error.object[:60]!r} "
+                        f"({error.reason}); use another dataset."
+                    ) from None
 
 
 def _first_line(error: Exception) -> str:

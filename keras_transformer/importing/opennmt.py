@@ -127,15 +127,21 @@ def read_heads(folder: pathlib.Path) -> int:
     advice = "copy that which OpenNMT-tf wrote into its model directory"
     with source_files.refusing(path, "the source of a model", advice=advice):
         source = re.sub("#.*", "", path.read_text(encoding="utf-8"))
-    if name := re.search(_FROM_CATALOGUE, source):
+    given = re.findall(r"\b(\w+)\s*=\s*([^,)\n]+)", source)
+    heads = " and ".join({x for name, x in given if name == "num_heads"})
+    name = re.search(_FROM_CATALOGUE, source)
+    is_unclear = "**" in source or (name and heads)
+    if name and not is_unclear:
         settings = Settings({"model": name[1]}, path)
         return _HEADS[settings.follow("model", _HEADS)]
-    given = re.findall(r"(\w+)\s*=\s*([^,)\n]+)", source)
     settings = Settings(dict(given), path)
     settings.check(_EXPECTED)
-    heads = " and ".join({x for name, x in given if name == "num_heads"})
-    if not heads.isdigit():
-        settings.refuse("num_heads", "one number, written as num_heads=8")
+    if is_unclear or not heads.isdigit():
+        settings.refuse(
+            "num_heads",
+            "one number, written as num_heads=8, without ** or a name of the "
+            "catalogue in this file",
+        )
     return int(heads)
 
 

@@ -18,6 +18,7 @@ import math
 import pathlib
 import pickle
 import re
+import struct
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -43,6 +44,7 @@ _MISFITS = (
     SyntaxError,
     TypeError,
     pickle.UnpicklingError,
+    struct.error,
 )
 _POINTER = b"version https://git-lfs"
 # The deepest nesting of lists and mappings; settings have three levels.
@@ -235,15 +237,22 @@ def _read_older(content: bytes) -> Mapping[str, np.ndarray]:
     for key in keys:
         stream.read(8)  # The number of values.
         room = storages[key]
-        room[:] = np.frombuffer(stream.read(room.size), "uint8")
+        room[:] = np.frombuffer(stream.read(room.size), "uint8", room.size)
     return state
 
 
 class _Unpickler(pickle._Unpickler):
     """Unpickles only the parts of a `state_dict` of tensors.
 
-    In Python, since C reserves memory for as many objects as a pickle says.
+    In Python, since C reserves memory for as many objects as a pickle says, and
+    without the one opcode for which Python does so too.
     """
+
+    dispatch = {
+        opcode: load
+        for opcode, load in pickle._Unpickler.dispatch.items()
+        if opcode != pickle.BYTEARRAY8[0]
+    }
 
     def __init__(self, file: Any, storage: _Storage) -> None:
         super().__init__(file, encoding="utf-8")

@@ -116,6 +116,15 @@ def test_a_folder_without_a_pair_of_files_is_refused(
         open_corpus(str(folder), *languages.split())
 
 
+def test_a_table_is_read_in_python_only_if_it_exists(tmp_path):
+    path = tmp_path / "pairs.csv"
+    with pytest.raises(config.UserError, match="; check the path in `corpus`"):
+        open_corpus(str(path), "en", "de")
+    path.write_bytes(LINE)
+    with pytest.raises(config.UserError, match="read_csv"):
+        open_corpus(str(path), "en", "de")
+
+
 @pytest.mark.parametrize(
     "split, message",
     [
@@ -298,6 +307,21 @@ def test_a_dataset_reads_in_either_direction(toy):
 def test_an_unknown_dataset_or_language_is_one_sentence(toy, name, target):
     with pytest.raises(config.UserError, match=name):
         open_corpus(f"tfds:{name}", "en", target)
+
+
+def test_a_dataset_in_another_encoding_is_one_sentence(tmp_path, monkeypatch):
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name="toy_latin",
+        version="1.0.0",
+        features=tfds.features.Translation(("de", "en")),
+        split_datasets={"train": [(0, {"de": b"f\xfcr", "en": b"for"})]},
+        data_dir=tmp_path,
+    )
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    corpus = open_corpus("tfds:toy_latin", "en", "de")
+    message = r"UTF-8 text in tfds:toy_latin, .* train: b'f\\xfcr'"
+    with pytest.raises(config.UserError, match=message):
+        list(corpus.pairs("train"))
 
 
 def test_a_folder_may_spell_its_languages_in_another_way(tmp_path):

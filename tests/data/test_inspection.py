@@ -88,6 +88,11 @@ def test_chinese_and_japanese_read_wrongly_or_with_spaces_are_counted():
     assert "2 with spacing such as 我 是 学 生 (" in found.advice(0)[0]
 
 
+def test_a_long_row_of_dots_is_inspected_in_time():
+    # A search from each dot to the end of the line would take hours.
+    assert look([("·" * 200_000, "°" * 200_000)]).leftovers == {}
+
+
 def test_held_out_sources_in_the_training_text_are_counted():
     held = {"val": CLEAN[3:7], "test": [("new", "a"), *CLEAN[:2]], "b": CLEAN}
     corpus = open_corpus({"train": CLEAN[1:5], **held})

@@ -89,6 +89,7 @@ def test_a_file_has_a_symbol_a_line(tmp_path):
         ("(S\na b", "'a b'"),
         ("a\u200bb", "invisible characters in line 1"),
         ("<s>", "<s> in line 1"),
+        ("▁cafe\u0301", "under NFC after the ▁ in line 1"),
     ],
 )
 def test_symbols_that_cannot_be_are_named(tmp_path, content, named):

@@ -88,6 +88,8 @@ REMEMBERS = b"}r" + (300_000_000).to_bytes(4, "little") + b"."
     [
         (REMEMBERS, True, "it lacks shared.weight"),
         (LISTS + b"}X\1\0\0\0wh\7s.\x80\2].", False, "else than named tensors"),
+        # An array of two gigabytes in eleven bytes.
+        (b"\x96" + (2 << 30).to_bytes(8, "little") + b".", True, "weights"),
         # Not even to name the storage, whose key they are.
         (LISTS + STORAGE + b"h\7NK\1tQ.", True, "a storage has no name"),
     ],
@@ -260,3 +262,17 @@ def test_the_size_of_a_storage_is_at_most_that_of_the_file(tmp_path):
     path.write_bytes(pickle.dumps(1, 2) * 3 + state)
     with pytest.raises(UserError, match="storage is larger than the file"):
         source_files.read_pickle(path)
+
+
+def test_an_older_file_is_refused_wherever_it_is_cut_off(tmp_path):
+    path = tmp_path / "w.bin"
+    state = NAMED_TENSOR + tensor(0, (4,), (1,)) + b"s."
+    numbers = np.arange(4, dtype="float32")
+    whole = pickle.dumps(1, 2) * 3 + state + pickle.dumps(["0"], 2)
+    whole += (4).to_bytes(8, "little") + numbers.tobytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(UserError, match="not a file of weights"):
+            source_files.read_pickle(path)
+    path.write_bytes(whole)
+    np.testing.assert_array_equal(source_files.read_pickle(path)["w"], numbers)

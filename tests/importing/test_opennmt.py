@@ -199,6 +199,17 @@ def test_the_heads_are_those_of_the_description(tmp_path, source, heads):
         (ARGUMENTS.format("ffn_activation=tf.nn.gelu"), "ffn_activation is"),
         (ARGUMENTS.format("num_layers=3, **params"), "num_heads is None"),
         (ARGUMENTS.format("a, b, num_heads=4 * 2"), r"num_heads is '4 \* 2'"),
+        (
+            ARGUMENTS.format("a, b, num_heads=8, **{}"),
+            r"without \*\* or a name",
+        ),
+        (
+            f"'''Not {CATALOG.format('TransformerBig')}.'''\n"
+            + ARGUMENTS.format("num_heads=8"),
+            "num_heads is '8', expected .* a name of the catalogue",
+        ),
+        # Takes minutes where each letter begins a search.
+        pytest.param("a" * 200_000, "num_heads is None", id="letters"),
     ],
 )
 def test_another_model_is_refused_by_its_setting(tmp_path, source, message):
