@@ -23,6 +23,17 @@ PACKED = {
     ".xz": (b"\xfd7zXZ\0", "unxz"),
     ".bz2": (b"BZh", "bunzip2"),
 }
+_NO_TEXT = {
+    "\0": (
+        "a zero byte",
+        "remove it with tr -d '\\000', or convert UTF-16 with iconv -f "
+        "UTF-16LE -t UTF-8",
+    ),
+    "\x1b$": (
+        "Japanese in ISO-2022-JP",
+        "convert it with iconv -f ISO-2022-JP -t UTF-8",
+    ),
+}
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 # No text may hold a NUL, which a sampled translation may.
 _BREAKS = str.maketrans("\n\r\0", "   ")
@@ -97,13 +108,13 @@ def _decoded(file: BinaryIO, name: str) -> Iterator[str]:
             # It also holds the end of the block before, without a line end.
             lines += error.object.count(b"\n", 0, error.start)
             raise _not_utf_8(name, lines + 1, error.reason) from None
-        if "\0" in text:
-            lines += text.count("\n", 0, text.index("\0"))
-            raise UserError(
-                f"Expected text in {name}, found a zero byte in line "
-                f"{lines + 1}; remove it with tr -d '\\000', or convert "
-                "UTF-16 with iconv -f UTF-16LE -t UTF-8."
-            )
+        for sign, (what, advice) in _NO_TEXT.items():
+            if sign in text:
+                lines += text.count("\n", 0, text.index(sign))
+                raise UserError(
+                    f"Expected text in {name}, found {what} in line "
+                    f"{lines + 1}; {advice}."
+                )
         lines += text.count("\n")
         returns += text.count("\r")
         yield text.removeprefix("\ufeff") if is_first else text
@@ -130,6 +141,7 @@ def _other_form(begin: bytes) -> str | None:
 def _not_utf_8(name: str, line: int, reason: str) -> UserError:
     return UserError(
         f"Expected UTF-8 text in {name}, found other bytes in line {line} "
-        f"({reason}); convert it, from Windows with iconv -f WINDOWS-1252 "
-        "-t UTF-8."
+        f"({reason}); convert it with iconv -f ENCODING -t UTF-8. ENCODING may "
+        "be WINDOWS-1252, of Chinese GB18030 or BIG5, of Japanese CP932 or "
+        "EUC-JP."
     )

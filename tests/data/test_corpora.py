@@ -175,6 +175,7 @@ def test_a_block_may_end_in_a_line_or_a_character(tmp_path, monkeypatch, size):
         ("one\ntwo\n".encode("utf-16-le"), "zero byte in line 1"),
         (b"one\nt\0wo and so on\n", "zero byte in line 2"),
         (b"one\rtwo\rthree\r", "carriage returns"),
+        ("one\n犬です。\n".encode("iso2022_jp"), "ISO-2022-JP in line 2"),
         (lzma.compress(b"one\n"), "unxz"),
         ("zwölf\n".encode("latin-1"), "line 1"),
     ],
