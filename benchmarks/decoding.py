@@ -266,7 +266,6 @@ def our_search(
     import tensorflow as tf
 
     from keras_transformer.config import Search
-    from keras_transformer.translation import text_batches
 
     is_proven = precision.endswith(PROVEN)
     precision, _, shortlist = precision.removesuffix(PROVEN).partition(", ")
@@ -282,7 +281,8 @@ def our_search(
     def translate(size):
         starts = range(0, ids.nrows(), size)
         batches = [slice(start, start + size) for start in starts]
-        list(text_batches.results(search, batches, searches))
+        with futures.ThreadPoolExecutor(searches) as pool:
+            list(pool.map(search, batches))
 
     return translate
 

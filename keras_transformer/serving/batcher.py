@@ -185,6 +185,10 @@ class Batcher:
                 outputs = await loop.run_in_executor(
                     self._pool, key.model.run, key.signature, rows
                 )
+                answers = [
+                    {name: x[i : i + 1] for name, x in outputs.items()}
+                    for i in range(len(part))
+                ]
             except Exception as error:  # The batch failed, not the server.
                 if len(part) > 1:  # Not all of them need be the cause.
                     parts += [[waiting] for waiting in part]
@@ -192,11 +196,9 @@ class Batcher:
                     part[0].answer.set_exception(error)
                 continue
             self.answered += 1
-            for i, waiting in enumerate(part):
+            for waiting, answer in zip(part, answers, strict=True):
                 if not waiting.answer.done():
-                    waiting.answer.set_result(
-                        {name: x[i : i + 1] for name, x in outputs.items()}
-                    )
+                    waiting.answer.set_result(answer)
         self._free += 1
         self._begin()
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # What is scored alone needs no TensorFlow.
     from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger("keras_transformer")
+_READ_ONLY = errno.EROFS, errno.EACCES
 
 # SacreBLEU's tokenisers of detokenised text.
 TOKENIZERS = tuple(sorted(set(sacrebleu.BLEU.TOKENIZERS) - {"none"}))
@@ -140,6 +141,11 @@ def evaluate(
     tokenize: str,
 ) -> Evaluation:
     """Translate a test set, score it, and write all to a folder, if it can."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno not in _READ_ONLY:  # That is told at the end.
+            raise
     translations, speed = translate(
         translator, test_set.sources, search, batching
     )
@@ -183,7 +189,7 @@ def _write_texts(
             rows = (f"{on_one_line(text)}\n" for text in composed(lines))
             files.write_text(folder / f"{name}.txt", "".join(rows))
     except OSError as error:
-        if error.errno not in (errno.EROFS, errno.EACCES):
+        if error.errno not in _READ_ONLY:
             raise
         logger.warning(
             "Nothing is written to %s (%s): the scores are only shown.",

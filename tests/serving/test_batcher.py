@@ -2,6 +2,7 @@
 
 import asyncio
 
+import numpy as np
 import pytest
 from still_model import StillModel
 from waiting import until_in_loop
@@ -114,6 +115,17 @@ async def test_a_text_that_the_model_fails_on_fails_nobody_else():
     assert isinstance(bad, ValueError)
     assert two["translation"].tolist() == [b"owt"]
     assert batcher.taken == 0
+
+
+async def test_an_output_without_an_axis_of_texts_stops_no_thread():
+    model, batcher = StillModel(), Batcher(BATCHING)
+    odd = StillModel()
+    odd.run = lambda signature, rows: {"size": np.float32(7)}
+    for _ in range(2):
+        with pytest.raises(IndexError):
+            await asking(batcher, odd, "one")
+    answer = await asyncio.wait_for(asking(batcher, model, "one"), 20)
+    assert answer["translation"].tolist() == [b"eno"]
 
 
 async def test_a_padded_answer_tells_nothing_of_other_clients():
