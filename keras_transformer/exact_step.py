@@ -450,9 +450,19 @@ def check_first_batch(
 
 def _seen(name: str, ids: Any, vocab_size: int) -> np.ndarray | None:
     """Return a user's ids as an array, checked; None if they cannot be seen."""
+    if hasattr(ids, "row_lengths"):
+        raise ValueError(
+            f"`{name}` must be a dense tensor padded with {PAD_ID}. Received: "
+            f"a {type(ids).__name__}; its `to_tensor({PAD_ID})` makes one."
+        )
     if not hasattr(ids, "shape") or 0 in ids.shape:
         return None
     ids = ops.convert_to_numpy(ids)
+    if ids.ndim != 2 or np.any(ids != np.floor(ids)):
+        raise ValueError(
+            f"`{name}` must be ids, one for each token: integers of two axes. "
+            f"Received: {ids.dtype}{ids.shape}"
+        )
     if ids.max() >= vocab_size:
         raise ValueError(
             f"`{name}` must be ids up to {vocab_size - 1}, the last of the "

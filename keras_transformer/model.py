@@ -182,8 +182,11 @@ class Transformer(ExactModel):
         if not self.model_config.tied_embeddings:
             self.source_embedding.build((None, None))
             self.target_embedding.build((None, None))
-        self.source_positions.build(embedded)
-        self.target_positions.build(embedded)
+        for layer in (
+            *(self.source_positions, self.target_positions),
+            *(self.source_dropout, self.target_dropout),
+        ):
+            layer.build(embedded)
         self.encoder.build(embedded)
         self.decoder.build(embedded, embedded)
         self.built = True

@@ -326,7 +326,13 @@ def test_two_inputs_that_are_no_pair_are_refused(small_model):
         (
             "target_out",
             lambda ids: np.eye(23)[ids],
-            r"one shape .*\(3, 6, 23\)",
+            r"`target_out` .*: float64\(3, 6, 23\)",
+        ),
+        ("target_out", lambda ids: ids + 0.5, "`target_out` .*: float64"),
+        (
+            "target_out",
+            lambda ids: tf.RaggedTensor.from_tensor(ids, padding=0),
+            r"`target_out` .*: a RaggedTensor; its `to_tensor\(0\)` makes one",
         ),
         ("target_out", lambda ids: None, "`y` must be .*: None"),
         ("target_out", lambda ids: ids[:, :-1], r"one shape .*\(3, 5\)"),

@@ -219,6 +219,9 @@ def batch(
     rows, others = sources.shape[0], targets.shape[0]
     if None not in (rows, others) and rows != others:
         raise SettingError("targets", f"as many as `sources`, {rows}", others)
+    if None in (rows, others):  # In a graph.
+        same = tf.size(sources) == tf.size(targets)
+        tf.debugging.Assert(same, ["Expected `targets` as many as `sources`."])
     ids = tokenizer.ids
     with own_operators():
         source = tokenizer.tokenize(sources).to_tensor(ids.pad)

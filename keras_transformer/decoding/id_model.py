@@ -101,6 +101,10 @@ class IdModel:
         if len(sizes) != 1:
             raise SettingError("models", "models of one vocabulary", sizes)
         (self.vocab_size,) = sizes
+        for role in ("bos", "eos"):
+            if getattr(ids, role) >= self.vocab_size:
+                expected = f"below {self.vocab_size}, the number of pieces"
+                raise SettingError(f"{role}_id", expected, getattr(ids, role))
         self.frozen = frozen
         self.shortlist = shortlist
         self.ids = ids

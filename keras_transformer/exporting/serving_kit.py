@@ -16,7 +16,12 @@ from collections.abc import Mapping, Sequence
 
 from google.protobuf import text_encoding
 
-from keras_transformer.config import EXPORT_PRECISIONS, Search, UserError
+from keras_transformer.config import (
+    EXPORT_PRECISIONS,
+    Search,
+    SettingError,
+    UserError,
+)
 from keras_transformer.exporting.batching_file import (
     BATCHING_FILE,
     MAX_BATCH_SIZE,
@@ -86,6 +91,9 @@ class Export:
     def planned(self, output: str | os.PathLike) -> "Export":
         """Fill in name and size, and refuse what cannot be, before any work."""
         version_path(output, self.version)
+        if pathlib.Path(output).is_file():
+            expected = "a folder, or a path that is not there"
+            raise SettingError("output", expected, output)
         name = model_name(output, self.name)
         size = self.max_batch_size or MAX_BATCH_SIZE
         batching = pathlib.Path(output) / BATCHING_FILE

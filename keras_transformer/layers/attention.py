@@ -187,8 +187,6 @@ class MultiHeadAttention(keras.layers.Layer):
     ) -> tuple[Tensor, Tensor]:
         """Project keys and values once, for any number of queries.
 
-        A functional model would miss these weights; it calls the layer itself.
-
         Args:
             memory: Float tensor `(B, S, D)`.
             value: Another source of the values, `(B, S, D)`.
@@ -197,6 +195,12 @@ class MultiHeadAttention(keras.layers.Layer):
         Returns:
             Keys `(B, H, S, K)` and values `(B, H, S, U)`.
         """
+        if isinstance(memory, keras.KerasTensor):
+            raise ValueError(
+                "A functional model has to call the layer itself, with "
+                "`return_attention_scores=True` for weights. Received: "
+                f"{memory}"
+            )
         value = memory if value is None else value
         return (
             self._heads(memory, self.key_kernel, self.key_dim, swap),

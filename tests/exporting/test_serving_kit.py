@@ -119,6 +119,12 @@ def test_the_batch_size_of_a_file_that_is_there_counts(tmp_path):
     assert Export(max_batch_size=9).planned(tmp_path).max_batch_size == 8
 
 
+def test_a_file_in_the_place_of_the_folder_is_refused_before_any_work(tmp_path):
+    (tmp_path / "export").touch()
+    with pytest.raises(UserError, match="export"):
+        Export().planned(tmp_path / "export")
+
+
 def test_the_file_of_an_export_says_what_the_server_does_without_one(tmp_path):
     path = tmp_path / "batching_parameters.txt"
     path.write_text(batching_text())

@@ -317,6 +317,9 @@ def test_what_is_no_such_model_or_tokenizer_is_refused_in_a_sentence(caplog):
     assert "`pad_id` is 7" in caplog.text
     with pytest.raises(kt.UserError, match="`pad_id` 7"):
         kt.Translator(plain, pads)
+    beyond = kt.TokenizerAdapter(Letters(), eos_id=VOCAB)
+    with pytest.raises(kt.UserError, match=f"below {VOCAB}"):
+        kt.Translator(plain, beyond)
     ends = kt.TokenizerAdapter(Letters(), eos_id=5)
     assert kt.Translator(plain, ends)
     with pytest.raises(kt.UserError, match="`eos_id` 5"):
