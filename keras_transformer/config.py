@@ -203,13 +203,6 @@ class TrainingConfig:
     learning_rate_scale: float = setting(
         1.0, "factor on equation 3", within="(0, inf)"
     )
-    warmup_share: float = setting(
-        1.0,
-        "largest share of `steps` that the warm-up takes; a shorter one has "
-        "the same highest rate",
-        within="(0, 1]",
-        may_change=True,
-    )
     label_smoothing: float = setting(
         0.1,
         "weight spread over the whole vocabulary in the loss (5.4, ε_ls)",

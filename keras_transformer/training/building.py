@@ -73,13 +73,11 @@ def build_model(session: Session) -> Transformer:
 
 def schedule_of(run: RunConfig) -> TransformerSchedule:
     """Make the learning rate of a run (5.3)."""
-    recipe = run.training
-    most = max(round(recipe.warmup_share * recipe.steps), 1)
-    warmup = min(recipe.warmup_steps, most)
-    # Keeps the peak of equation 3.
-    kept = (warmup / recipe.warmup_steps) ** 0.5
-    scale = recipe.learning_rate_scale * kept
-    return TransformerSchedule(run.model.d_model, warmup, scale)
+    return TransformerSchedule(
+        run.model.d_model,
+        run.training.warmup_steps,
+        run.training.learning_rate_scale,
+    )
 
 
 def local_copy(run: RunConfig) -> Transformer:

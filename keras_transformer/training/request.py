@@ -51,8 +51,7 @@ class Session:
 
     A later session may choose `minutes`, `strategy`, `callbacks` and the
     settings that may change, such as `steps`, anew. Every update has the same
-    batch and learning rate, unless `warmup_share` of other `steps` is less than
-    the warm-up. Another `strategy` or `accumulate` changes the
+    batch and learning rate. Another `strategy` or `accumulate` changes the
     draws of dropout and the rounding of sums.
 
     The `settings` are those given of the model, its training and its search;

@@ -4,7 +4,6 @@ import dataclasses
 import pathlib
 import re
 
-import numpy as np
 import pytest
 from sample_runs import TINY, make_run
 
@@ -15,7 +14,6 @@ from keras_transformer.config import UserError
 from keras_transformer.data.texts import Corpus
 from keras_transformer.presets import PRESETS
 from keras_transformer.training import preparation, request
-from keras_transformer.training.building import schedule_of
 from keras_transformer.training.request import understand
 
 RECIPES = pathlib.Path(__file__).parents[2] / "keras_transformer" / "recipes"
@@ -106,21 +104,6 @@ def test_python_takes_a_recipe_as_the_command_line_does(name):
     text = (RECIPES / f"{name}.args").read_text()
     said = re.findall(r"^--([a-z-]+)", text, re.MULTILINE)
     assert {n.replace("_", "-") for n in arguments} <= set(said)
-
-
-@pytest.mark.parametrize(
-    "steps, warmup", [(None, 2_000), (8_000, 2_000), (1_500, 375), (3, 1)]
-)
-def test_a_short_training_on_little_text_warms_up_sooner_to_one_rate(
-    steps, warmup
-):
-    asked = dict(corpus="demo", recipe="small-corpus", steps=steps)
-    schedule = schedule_of(understand(**asked).run)
-    # The highest of equation 3, where its two branches meet.
-    peak = 2.8 * schedule.d_model**-0.5 * 2_000**-0.5
-    rates = [float(schedule(step - 1)) for step in (1, warmup, warmup + 1)]
-    expected = [peak / warmup, peak, peak * (1 + 1 / warmup) ** -0.5]
-    np.testing.assert_allclose(rates, expected, rtol=1e-6)
 
 
 def test_a_recipe_gives_no_shape_to_a_run_that_begins_with_another(tmp_path):
