@@ -93,7 +93,7 @@ class Export:
         version_path(output, self.version)
         if pathlib.Path(output).is_file():
             expected = "a folder, or a path that is not there"
-            raise SettingError("output", expected, output)
+            raise SettingError("output", expected, str(output))
         name = model_name(output, self.name)
         size = self.max_batch_size or MAX_BATCH_SIZE
         batching = pathlib.Path(output) / BATCHING_FILE

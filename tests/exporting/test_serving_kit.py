@@ -121,7 +121,7 @@ def test_the_batch_size_of_a_file_that_is_there_counts(tmp_path):
 
 def test_a_file_in_the_place_of_the_folder_is_refused_before_any_work(tmp_path):
     (tmp_path / "export").touch()
-    with pytest.raises(UserError, match="export"):
+    with pytest.raises(UserError, match="`output`"):
         Export().planned(tmp_path / "export")
 
 
