@@ -96,6 +96,7 @@ _BRACKETS = re.compile(
 # or Chinese goes on behind a quotation.
 _GOES_ON = re.compile(
     "って|など|[とのをはがにも]|で(?![もき])|だった|や(?![っがは])|から|まで|"
+    "より|だけ|ばかり|なんて|みたい|じゃ|[的和是等让讓]|之[类類]|[这這][句个個]|"
     "へ(?![えぇー])|[라하]?고|"
     r"라[는며면]|\w{1,5}?(?:[说說问]|[問喊叫答]道|(?:[問答喊]|(?<!知)道)(?!\w))"
 )
@@ -103,6 +104,13 @@ _GOES_ON = re.compile(
 _IN_IT = re.compile('(?<=[。！？」』”》〉"])(?=[，、；：—…])|(?<=[》〉])')
 # sentencex cuts behind a full-width point, also of a numbered line.
 _NUMBER = re.compile(r"\d[.．]\d|(?<![^\s\d])\d．")
+# In Chinese and Japanese sentencex cuts behind the points of Latin letters, as
+# in names: the end is one character further.
+_LATIN = "0-9A-Za-z０-９Ａ-Ｚａ-ｚ"
+_IN_NAME = re.compile(
+    rf"(?:[{_LATIN}][.．][{_LATIN}]|(?<![{_LATIN}])(?:[A-ZＡ-Ｚ]"
+    r"|Mrs?|Ms|Dr|St|vs|No|[JS]r|Prof|Ｍｒｓ?|Ｄｒ|Ｎｏ)[.．]\w)$"
+)
 # The mark of a footnote, behind the end of a sentence.
 _NOTE = re.compile(
     r"[¹²³⁰⁴-⁹*†‡§]+(?:,[¹²³⁰⁴-⁹]+)*|[（(]\d\d?[)）]|※\d?\d?"
@@ -135,6 +143,7 @@ class Splitter:
     def __init__(self, source_lang: str, target_lang: str) -> None:
         self.languages = source_lang, target_lang
         self._has_gaps = language_of(target_lang).has_gaps
+        self._has_spaces = language_of(source_lang).has_spaces
         sentencex = extras.needs("sentencex", "sentences")
         base = language_of(source_lang).base
         self._title = _TITLES.get(base)
@@ -204,6 +213,10 @@ class Splitter:
                 elif (
                     _IN_IT.match(plain, begin)
                     or _NUMBER.match(plain, begin - 2)
+                    or (
+                        not self._has_spaces
+                        and _IN_NAME.search(plain, begin - 6, begin + 1)
+                    )
                     or (
                         (
                             plain[begin - 1] == '"'
