@@ -61,10 +61,11 @@ def fixed_work(preset, work, replicas=1):
     return model, batch, share_rows(strategy, dataset)
 
 
-def step(preset, work, replicas=1):
+def step(preset, work, replicas=1, policy="float32"):
     """Time our step on one fixed batch, in a bare loop and in `fit`."""
     import tensorflow as tf
 
+    tf.keras.config.set_dtype_policy(policy)
     model, batch, dataset = fixed_work(preset, work, replicas)
     rows, length, _ = work
     start = time.perf_counter()
@@ -238,6 +239,7 @@ def measurements(bench, run_dir):
 PARTS = {
     "matmul": lambda _: matmul_rate(),
     "base": lambda _: step("base", BASE),
+    "base bfloat16": lambda _: step("base", BASE, policy="mixed_bfloat16"),
     "base 2 replicas": lambda _: step("base", BASE, replicas=2),
     "tiny": lambda _: step("tiny", TINY),
     "tiny 2 replicas": lambda _: step("tiny", TINY, replicas=2),
