@@ -316,11 +316,9 @@ class Translator:
             best = (x.numpy() for x in found)
             for row, *of_row in zip(rows, *best, strict=True):
                 results[row] = hypotheses(*of_row)
-        without = [
-            encoded[row] for row in waiting if results[row][0].score == -np.inf
-        ]
-        if without:
-            warn_of_none(without, len(encoded))
+        none = [encoded[x] for x in waiting if results[x][0].score == -np.inf]
+        if none:
+            warn_of_none(none, len(encoded))
         return results, truncated.numpy()
 
     def _search_graph(
