@@ -430,8 +430,9 @@ class Segment:
             if not child.code:
                 inner = self._inner(child, run, Span(start, end))
             elif start == end:  # The model has left it out.
-                sides = self._target[max(start - 1, 0) : start + 1]
-                pads = " " * sides[:-1].isalnum(), " " * sides[1:].isalnum()
+                before = self._target[max(start - 1, 0) : start]
+                behind = self._target[start : start + 1]
+                pads = " " * before.isalnum(), " " * behind.isalnum()
             gap = _written(self._target[at:start])
             parts += gap + pads[0], *child.before, inner, *child.after, pads[1]
             at = end

@@ -371,7 +371,8 @@ class Translator:
         """Translate a text, and show its attention and its search.
 
         Translations and scores are those of `translate` with the same `n_best`,
-        but a text that two hypotheses spell is there twice.
+        but a text that two hypotheses spell is there twice, and marks of terms
+        change no order.
 
         Args:
             text: A source text.

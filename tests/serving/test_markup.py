@@ -334,6 +334,12 @@ def test_code_is_a_mark_where_the_model_knows_marks():
     assert found == "<code>f( )</code> aufrufen."
 
 
+def test_code_that_is_left_out_behind_the_last_word_keeps_its_distance():
+    segment = read("Call <code>f()</code>", has_marks=True)[0]
+    found = put(segment, (Span(0, 10), "Ruf", [(0, 0)]))
+    assert found == "Ruf <code>f()</code>"
+
+
 KEYS = "<kbd>Ctrl</kbd>+<kbd title='{KT0}'>C</kbd> is <b>it</b>"
 
 
