@@ -1,7 +1,6 @@
-"""The order of the suite.
+"""The order of the suite: files with the most recorded seconds come first.
 
-The files with the most recorded seconds come first, so that none is left alone
-on a core at the end; `make seconds` records them.
+So none is left alone on a core at the end; `make seconds` records them.
 """
 
 import json
@@ -11,48 +10,11 @@ import artifacts
 from project_table import ROOT
 
 TABLE = ROOT / "tests" / "seconds.json"
-TIERS = ("slow", "example")
+SECONDS: Counter[str] = Counter()
 
 
-def tier(keywords):
-    """`test` for what `make test` runs, or the marker of another tier."""
-    return next((name for name in TIERS if name in keywords), "test")
-
-
-class Tiers:
-    """Orders the tests of a session, and adds up what they take."""
-
-    def __init__(self, record):
-        self.record = record
-        self.seconds = {name: Counter() for name in ("test", *TIERS)}
-
-    def pytest_collection_modifyitems(self, items):
-        table = json.loads(TABLE.read_text()) if TABLE.exists() else {}
-        cost = Counter()
-        for path, name in {(i.path, tier(i.keywords)) for i in items}:
-            cost[path] += table.get(name, {}).get(self.name_of(path), 0)
-        items.sort(key=lambda item: -cost[item.path])
-
-    def name_of(self, path):
-        return path.relative_to(ROOT / "tests").as_posix()
-
-    def pytest_runtest_logreport(self, report):
-        name = tier(report.keywords)
-        file = report.nodeid.partition("::")[0].removeprefix("tests/")
-        self.seconds[name][file] += report.duration
-
-    def pytest_sessionfinish(self, session):
-        if self.record and not hasattr(session.config, "workerinput"):
-            write(self.seconds)
-
-
-def write(seconds):
-    """Write the table: for each tier, whole seconds by file."""
-    table = {
-        name: {file: round(n) for file, n in sorted(files.items()) if n >= 1}
-        for name, files in seconds.items()
-    }
-    TABLE.write_text(json.dumps(table, indent=1) + "\n")
+def file_of(test):
+    return test.nodeid.partition("::")[0].removeprefix("tests/")
 
 
 def pytest_addoption(parser):
@@ -63,11 +25,23 @@ def pytest_addoption(parser):
     )
 
 
-def pytest_configure(config):
-    tiers = Tiers(config.getoption("--record-seconds"))
-    config.pluginmanager.register(tiers, "tiers of the suite")
-
-
 def pytest_sessionstart(session):
     if not hasattr(session.config, "workerinput"):
         artifacts.forget_others()
+
+
+def pytest_collection_modifyitems(items):
+    seconds = json.loads(TABLE.read_text())
+    items.sort(key=lambda item: -seconds.get(file_of(item), 0))
+
+
+def pytest_runtest_logreport(report):
+    SECONDS[file_of(report)] += report.duration
+
+
+def pytest_sessionfinish(session):
+    config = session.config
+    if config.getoption("--record-seconds") and SECONDS:
+        if not hasattr(config, "workerinput"):
+            table = {x: round(n) for x, n in sorted(SECONDS.items()) if n >= 1}
+            TABLE.write_text(json.dumps(table, indent=1) + "\n")
