@@ -7,15 +7,14 @@ Run it by hand where OpenNMT-tf is; the tests read what it wrote:
         sentencepiece==0.2.3
     ENV/bin/python tests/generators/make_opennmt.py [NAME ...]
 
-Three models of the shape of `SIZES`, or those named, whose folders are what
+Two models of the shape of `SIZES`, or those named, whose folders are what
 `onmt-main` leaves: a checkpoint, `model_description.py`, the vocabularies and
 `data.yml`.
 
-    shared    TransformerBaseSharedEmbeddings' settings: one matrix; the
-              checkpoint is the average in `avg`
-    separate  TransformerBase's: three matrices, a vocabulary for each side,
-              an end token on the source; the newest checkpoint
-    unequal   as shared, with three layers in the encoder and one in the decoder
+    separate  TransformerBase's settings: three matrices, a vocabulary for each
+              side, an end token on the source; the newest checkpoint
+    unequal   TransformerBaseSharedEmbeddings': one matrix, but three layers in
+              the encoder and one in the decoder; the average in `avg`
 
 `expected.npz` in each has what OpenNMT-tf computes from that checkpoint:
 encoder output, logits, and what its searches find.
@@ -41,16 +40,16 @@ import yaml
 FOLDER = pathlib.Path(__file__).parents[1] / "importing" / "opennmt"
 # Unlike each other, so that no swapped axis goes unseen.
 SIZES = dict(num_layers=2, num_units=12, num_heads=3, ffn_inner_dim=19)
-SHARED = {
+UNEQUAL = {
     **SIZES,
+    "num_layers": (3, 1),
     "share_embeddings": "opennmt.models.EmbeddingsSharingLevel.ALL",
 }
 ONE = ("shared.vocab", "shared.vocab")
 ENDS = {"source_sequence_controls": {"start": False, "end": True}}
 MODELS = {
-    "shared": (SHARED, ONE, {}, "avg"),
     "separate": (SIZES, ("en.vocab", "de.vocab"), ENDS, "."),
-    "unequal": ({**SHARED, "num_layers": (3, 1)}, ONE, {}, "avg"),
+    "unequal": (UNEQUAL, ONE, {}, "avg"),
 }
 STEPS, BEAM_WIDTH = 600, 3
 DESCRIPTION = '''\

@@ -12,11 +12,7 @@ import pytest
 import tensorflow as tf
 from imported_models import LANGUAGES, check_logits
 
-from keras_transformer.config import (
-    PAD_ID,
-    Search,
-    UserError,
-)
+from keras_transformer.config import PAD_ID, Search, UserError
 from keras_transformer.importing import run_directory
 from keras_transformer.importing.run_directory import import_run
 from keras_transformer.importing.source_files import (
@@ -164,27 +160,12 @@ def test_a_pickle_runs_no_code(tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize(
-    "of, name", [("hf", "model.safetensors"), ("npz", "opus.npz")]
-)
-def test_a_damaged_file_is_named(copy_of, of, name):
-    path = copy_of(of) / name
-    path.write_bytes(path.read_bytes()[:5_000])
-    with pytest.raises(UserError, match=f"{name} is not a file of weights"):
-        run_directory.read(path.parent)
-
-
 def test_other_folders_are_refused(originals, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "expected.npz").write_bytes(b"")
-    message = (
-        "found neither model.safetensors.* decoder.yml.* checkpoint .*fairseq"
-    )
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match="model.safetensors.* decoder.yml"):
         run_directory.read(tmp_path)
-    with pytest.raises(
-        UserError, match="The files of npz do not tell its languages"
-    ):
+    with pytest.raises(UserError, match="npz do not tell its languages"):
         import_run(originals / "npz", tmp_path / "run")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")
