@@ -90,16 +90,13 @@ def test_the_workflows_test_every_python_and_publish_without_a_password():
     assert publish["environment"] == "pypi" and publish["needs"] == "build"
 
 
-def test_a_citation_is_of_this_version_and_licence():
+def test_the_version_has_one_source_and_others_agree():
+    version = keras_transformer.__version__
+    assert "version" in PROJECT["dynamic"]
+    assert re.fullmatch(r"\d+\.\d+\.\d+", version)
+    first = re.search("^## (.*?) ", (ROOT / "CHANGELOG.md").read_text(), re.M)
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert cited["version"] == keras_transformer.__version__
+    assert first[1] == cited["version"] == version
     assert cited["license"] == PROJECT["license"]
     assert cited["repository-code"] == PROJECT["urls"]["Repository"]
     assert cited["keywords"] == PROJECT["keywords"]
-
-
-def test_the_version_has_one_source():
-    assert "version" in PROJECT["dynamic"]
-    assert re.fullmatch(r"\d+\.\d+\.\d+", keras_transformer.__version__)
-    first = re.search("^## (.*?) ", (ROOT / "CHANGELOG.md").read_text(), re.M)
-    assert first[1] == keras_transformer.__version__

@@ -4,13 +4,11 @@ It lies in a folder that comes before all other packages, and those are of the
 environment that runs the tests, so that nothing is downloaded.
 """
 
-import os
 import shutil
-import subprocess
-import sys
 import zipfile
 
 import pytest
+from programs import python
 from project_table import ROOT
 from sample_runs import write_digits
 
@@ -19,17 +17,6 @@ import keras_transformer
 pytestmark = pytest.mark.slow
 
 PACKAGE = ROOT / "keras_transformer"
-
-
-def run(*command, cwd, home="", **options):
-    return subprocess.run(
-        [str(word) for word in command],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(home)},
-        capture_output=True,
-        text=True,
-        **options,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +30,8 @@ def wheel(tmp_path_factory):
     )
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
-    built = run(
-        *(sys.executable, "-m", "build", "--wheel", "--no-isolation", "."),
-        cwd=folder,
-    )
-    assert built.returncode == 0, built.stdout + built.stderr
+    build = "-m", "build", "--wheel", "--no-isolation", "."
+    python(*build, cwd=folder, PYTHONPATH="")
     (path,) = (folder / "dist").iterdir()
     return path
 
@@ -78,12 +62,8 @@ def test_its_command_trains_evaluates_and_exports(wheel, tmp_path):
     home, elsewhere = tmp_path / "installed", tmp_path / "elsewhere"
     elsewhere.mkdir()
     write_digits(elsewhere, train=211, val=23, test=17)
-    run(
-        *(sys.executable, "-m", "pip", "install", "--no-deps", "--no-index"),
-        *("--target", home, wheel),
-        cwd=tmp_path,
-        check=True,
-    )
+    install = "-m", "pip", "install", "--no-deps", "--no-index"
+    python(*install, "--target", home, wheel, cwd=tmp_path, PYTHONPATH="")
     (home / "sitecustomize.py").write_text(TELL)
     said = ""
     for words in (
@@ -92,9 +72,9 @@ def test_its_command_trains_evaluates_and_exports(wheel, tmp_path):
         "evaluate",
         "export --output exported",
     ):
-        command = (home / "bin" / "keras-transformer", *words.split())
-        done = run(*command, "--run-dir", "run", cwd=elsewhere, home=home)
-        assert done.returncode == 0, done.stderr
+        command = home / "bin" / "keras-transformer", *words.split()
+        where = dict(cwd=elsewhere, PYTHONPATH=str(home))
+        done = python(*command, "--run-dir", "run", **where)
         assert f"from {home.resolve()}/" in done.stderr
         said += done.stdout
     assert "BLEU" in said and "|tok:13a|" in said

@@ -14,13 +14,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import jsonschema
 import pytest
 import tensorflow as tf
 import yaml
-from local_workers import free_ports, tf_config
+from local_workers import free_ports
 from project_table import ROOT
 from sample_runs import write_digits
 from waiting import until
@@ -67,23 +66,22 @@ def ports_in_a_row(count):
 
 
 class Job:
-    """The example's Slurm script, and the same workers by hand."""
+    """The example's Slurm script, with stand-ins for what it calls."""
 
-    def __init__(self, folder, steps):
+    def __init__(self, folder):
         self.folder = folder
         self.run_dir = folder / "run"
         (folder / "corpus").mkdir()
-        self.corpus = write_digits(folder / "corpus", train=211, val=23)
-        self.port = ports_in_a_row(3)
-        self.processes = []
+        corpus = write_digits(folder / "corpus", train=211, val=23)
         self.train = [
             # As in the recipes of `base`; the script's own folder wins.
-            *("--run-dir", str(folder / "of-a-recipe")),
-            *("--preset", "demo", "--corpus", str(self.corpus)),
+            *("--run-dir", folder / "of-a-recipe"),
+            *("--preset", "demo", "--corpus", corpus),
             *("--vocab-size", "300", "--num-layers", "1", "--d-model", "14"),
             *("--num-heads", "2", "--ffn-dim", "17", "--batch-tokens", "256"),
-            *("--steps", str(steps), "--checkpoint-every", "7"),
-            *("--validation-steps", str(steps)),
+            # No signal comes too late.
+            *("--steps", "100000", "--validation-steps", "100000"),
+            *("--checkpoint-every", "7"),
         ]
         commands = folder / "bin"
         commands.mkdir()
@@ -102,96 +100,71 @@ class Job:
             "PYTHONPATH": str(ROOT),
             "TF_CPP_MIN_LOG_LEVEL": "3",
             "FAKE_SLURM": str(folder),
-            "PORT": str(self.port),
+            "PORT": str(ports_in_a_row(3)),
             "SLURM_JOB_ID": "4711",
             "SLURM_NTASKS": "3",
             "SLURM_SUBMIT_DIR": str(ROOT),
         }
 
     def submit(self):
-        return self._popen(
-            ["bash", EXAMPLES / "train.sbatch", self.run_dir, *self.train]
-        )
-
-    def start(self, index):
-        """A worker by hand."""
-        addresses = [f"127.0.0.1:{self.port + i}" for i in range(3)]
-        with open(self.folder / f"{index}.log", "a") as log:
-            return self._popen(
-                [
-                    *(self.folder / "bin" / "keras-transformer", "train"),
-                    *(*self.train, "--run-dir", self.run_dir),
-                ],
-                TF_CONFIG=tf_config(addresses, index),
-                stderr=log,
-            )
-
-    def _popen(self, command, stderr=None, **environment):
-        process = subprocess.Popen(
-            command,
-            env={**self.environment, **environment},
-            stderr=stderr,
+        self.script = subprocess.Popen(
+            ["bash", EXAMPLES / "train.sbatch", self.run_dir, *self.train],
+            env=self.environment,
             start_new_session=True,
         )
-        self.processes.append(process)
-        return process
-
-    def end(self):
-        """Leave nothing behind where a test fails, whatever each started."""
-        for process in self.processes:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        return self.script
 
     def log(self, index):
         path = self.folder / f"{index}.log"
         return path.read_text() if path.exists() else ""
 
-    def wait_for(self, text, index, process):
-        """Wait until a worker's log holds `text`, while `process` lives."""
+    def wait_for(self, text):
+        """Wait until the chief's log holds `text`, while the script lives."""
 
-        def is_said():
-            lives, log = process.poll() is None, self.log(index)
-            assert lives or text in log, log
-            return text in log
+        def is_over():
+            return self.script.poll() is not None or text in self.log(0)
 
-        until(is_said, seconds=300)
-
-    def clear_logs(self):
-        for path in self.folder.glob("*.log"):
-            path.unlink()
+        until(is_over, seconds=300)
+        assert text in self.log(0), self.log(0)
 
 
 @pytest.fixture
 def job(tmp_path):
-    job = Job(tmp_path, steps=100_000)  # No signal comes too late.
+    job = Job(tmp_path)
     yield job
-    job.end()
+    # Nothing is left behind where a test fails, whatever the script started.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(job.script.pid, signal.SIGKILL)
+    job.script.wait()
 
 
 @pytest.mark.slow
 def test_three_workers_that_slurm_preempts_go_on_and_say_which_is_lost(
     job, tmp_path
 ):
+    def send(number, name):
+        os.kill(int((tmp_path / f"{name}.pid").read_text()), number)
+
     # Slurm's SIGTERM comes to all tasks and perhaps to the script; the job asks
     # to be started again.
     script = job.submit()
-    job.wait_for("Wrote", 0, script)
+    job.wait_for("Wrote")
     script.send_signal(signal.SIGTERM)
-    os.kill(int((tmp_path / "srun.pid").read_text()), signal.SIGTERM)
+    send(signal.SIGTERM, "srun")
     assert script.wait(timeout=300) == 0, job.log(0)
     assert "Stopped; the same command goes on from here." in job.log(0)
     assert (tmp_path / "requeued").read_text() == "4711\n"
     stopped_at = int(re.findall(r"Wrote .*step-(\d+)", job.log(0))[-1])
-    job.clear_logs()
+    for path in tmp_path.glob("*.log"):
+        path.unlink()
 
-    # The same command, by hand: it resumes. One worker is killed.
-    workers = [job.start(i) for i in range(3)]
-    job.wait_for("First step", 0, workers[0])
+    # It resumes. One worker is killed; the others end and say why.
+    script = job.submit()
+    job.wait_for("First step")
     assert f"Resuming after update {stopped_at}." in job.log(0)
-    workers[2].kill()
-    # The others end by themselves and say why.
-    assert [w.wait(timeout=300) for w in workers] == [1, 1, -signal.SIGKILL]
+    send(signal.SIGKILL, 2)
+    assert script.wait(timeout=300) == signal.SIGKILL
+    assert (tmp_path / "requeued").read_text() == "4711\n"
     for i in (0, 1):
         (error,) = re.findall("^error: .*", job.log(i), re.M)
         assert error.startswith("error: Lost worker ")
@@ -260,8 +233,7 @@ def test_a_pod_that_is_preempted_has_not_succeeded_and_starts_again(
     command = [*container["command"], *container["args"]]
 
     shell = subprocess.Popen(command, env=environment)
-    while not run_dir.exists():
-        time.sleep(0.01)
+    until(run_dir.exists)
     shell.send_signal(signal.SIGTERM)
     # More than 0: the kubelet starts it again.
     assert shell.wait(timeout=60) == ends

@@ -42,26 +42,17 @@ GOLD = (
 LINE = "(S (NP XX XX )NP (VP XX (S (VP XX (VP XX )VP )VP )S )VP XX )S"
 
 
-def tree_over(words, chance, labels, depth=0):
+def some_tree(chance, words, depth=0):
     """A random tree; no constituent has its label and its words again."""
-    if len(words) == 1 and (depth > 2 or chance.random() < 0.5):
-        return Tree("N", [words[0]])
-    cuts = sorted(
-        chance.sample(range(1, len(words)), chance.randrange(len(words)))
-    )
-    parts = [words[a:b] for a, b in itertools.pairwise([0, *cuts, len(words)])]
-    if len(parts) == 1 and len(words) > 1:
-        parts = [words[:1], words[1:]]
-    label = labels[depth % 2][chance.randrange(2)]
-    return Tree(
-        label, [tree_over(part, chance, labels, depth + 1) for part in parts]
-    )
-
-
-def some_tree(chance, size):
-    return tree_over(
-        [f"w{i}" for i in range(size)], chance, (["S", "NP"], ["VP", "X"])
-    )
+    size = len(words)
+    if size == 1 and (depth > 2 or chance.random() < 0.5):
+        return Tree("N", words)
+    cuts = sorted(chance.sample(range(1, size), chance.randrange(size)))
+    if not cuts and size > 1:
+        cuts = [1]
+    parts = [words[a:b] for a, b in itertools.pairwise([0, *cuts, size])]
+    label = chance.choice((["S", "NP"], ["VP", "X"])[depth % 2])
+    return Tree(label, [some_tree(chance, part, depth + 1) for part in parts])
 
 
 names = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1).map(
@@ -104,16 +95,12 @@ def test_what_is_no_tree_over_two_words_is_malformed(line):
 
 @given(st.randoms(use_true_random=False), st.integers(2, 13))
 def test_brackets_are_those_of_another_implementation(chance, size):
-    gold, other = some_tree(chance, size), some_tree(chance, size)
+    words = [f"w{i}" for i in range(size)]
+    gold, other = some_tree(chance, words), some_tree(chance, words)
     found = brackets.compare(gold, trees.linearise(other))
-
-    theirs = PYEVALB.scorer.Scorer().score_trees(
-        *(
-            PYEVALB.parser.create_from_bracket_string(trees.on_one_line(tree))
-            for tree in (gold, other)
-        )
-    )
-
+    parse = PYEVALB.parser.create_from_bracket_string
+    both = (parse(trees.on_one_line(tree)) for tree in (gold, other))
+    theirs = PYEVALB.scorer.Scorer().score_trees(*both)
     assert found.matched == theirs.matched_brackets
     assert found.gold == theirs.gold_brackets
     assert found.predicted == theirs.test_brackets
@@ -222,11 +209,8 @@ def test_a_parser_is_trained_scored_and_exported(tmp_path, capsys, monkeypatch):
     lines = pathlib.Path("runs/grammar/evaluation/test.predicted")
     texts = pathlib.Path("runs/grammar-text/test.sentence")
     served = Served(pathlib.Path("exported/grammar/1"))
-    answers = served(
-        "serving_default", text=texts.read_text("utf-8").splitlines()
-    )["translation"]
-    assert [x.decode() for x in answers] == lines.read_text("utf-8").split(
-        "\n"
-    )[:-1]
+    found = served("serving_default", text=texts.read_text("utf-8").split("\n"))
+    answers = [text.decode() for text in found["translation"]]
+    assert answers == lines.read_text("utf-8").split("\n")
     source = served("score", source=["she sleeps ."], target=["(S XX )S"])
     assert source["num_tokens"].tolist() == [4]

@@ -1,7 +1,8 @@
 """Stands for Slurm's `srun`: starts the tasks of a step on this machine.
 
-FAKE_SLURM is a folder; the tasks log to TASK.log there. A signal goes on to
-all tasks, as Slurm sends it. SLURM_NTASKS tells their number.
+FAKE_SLURM is a folder; the tasks log to TASK.log there, and TASK.pid tells
+their process. A signal goes on to all tasks, as Slurm sends it. SLURM_NTASKS
+tells their number.
 """
 
 import os
@@ -38,6 +39,7 @@ for i in range(number):
                 ),
             )
         )
+    (folder / f"{i}.pid").write_text(str(tasks[-1].pid))
 (folder / "srun.pid").write_text(str(os.getpid()))
 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 sys.exit(max(abs(task.wait()) for task in tasks))

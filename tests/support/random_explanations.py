@@ -1,5 +1,6 @@
 """Explanations that no model made: random, but as a search leaves them."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -20,7 +21,7 @@ GERMAN = (
     "▁im ▁klein en ▁Lad en ▁neb en ▁dem ▁alt en ▁Bahn hof ."
 ).split()
 OTHERS = "▁Das ▁der ▁ein ▁Licht ▁kaufen , ▁mit ▁sie t ▁von st ▁auf".split()
-END = "</s>"
+END, BEAM_SIZE = "</s>", 4
 
 
 def text_of(pieces):
@@ -36,8 +37,6 @@ def make_explanation(
     heads=3,
     source_length=7,
     target_length=5,
-    beam_size=4,
-    n_best=3,
     source=ENGLISH,
     target=GERMAN,
     languages=("en", "de"),
@@ -52,15 +51,14 @@ def make_explanation(
     draw = np.random.default_rng(seed)
     cycle = itertools.cycle(source)
     source_pieces = [next(cycle) for _ in range(source_length - 1)] + [END]
-    nodes, alternatives, steps = _search(draw, target, target_length, beam_size)
-    leaves = _ranked(nodes, n_best)
-    paths = [_pieces(nodes, leaf) for leaf in leaves]
-    return Explanation(
+    nodes, alternatives, steps = _search(draw, target, target_length)
+    leaves = _ranked(nodes)
+    made = Explanation(
         source=text_of(source_pieces),
         source_lang=languages[0],
         target_lang=languages[1],
         source_pieces=source_pieces,
-        translations=[text_of(path) for path in paths],
+        translations=[],
         leaves=leaves,
         nodes=nodes,
         encoder=_attention(
@@ -72,13 +70,15 @@ def make_explanation(
         ),
         cross=_attention(draw, layers, heads, steps, source_length),
         alternatives=alternatives,
-        beam_size=beam_size,
+        beam_size=BEAM_SIZE,
         length_penalty=0.6,
         truncated=truncated,
     )
+    paths = [[nodes[i].piece for i in made.path(leaf)] for leaf in leaves]
+    return dataclasses.replace(made, translations=[*map(text_of, paths)])
 
 
-def _search(draw, target, length, beam_size):
+def _search(draw, target, length):
     """Nodes as a beam search finds them, and a row for each one followed."""
     vocabulary = [*dict.fromkeys([*target, *OTHERS]), END]
     nodes, alternatives, steps, live = [], [], [], [-1]
@@ -103,9 +103,9 @@ def _search(draw, target, length, beam_size):
             )
         candidates.sort(key=lambda candidate: -candidate[0])
         live = []
-        for log_prob, parent, row, piece in candidates[: 2 * beam_size]:
+        for log_prob, parent, row, piece in candidates[: 2 * BEAM_SIZE]:
             fate = Fate.PRUNED
-            if piece != END and len(live) < beam_size:
+            if piece != END and len(live) < BEAM_SIZE:
                 live.append(len(nodes))
                 # In the end, whoever is still followed is given up.
                 fate = Fate.FOLLOWED if step < length - 1 else Fate.GIVEN_UP
@@ -117,26 +117,16 @@ def _search(draw, target, length, beam_size):
     return nodes, alternatives, steps
 
 
-def _ranked(nodes, n_best):
-    """Give the nodes that ended their fates; return the best."""
+def _ranked(nodes):
+    """Give the nodes that ended their fates; return the three best."""
     ended = [i for i, node in enumerate(nodes) if node.ends_with]
     ended.sort(key=lambda i: -nodes[i].score)
     for rank, i in enumerate(ended):
-        is_returned = rank < n_best
-        nodes[i] = nodes[i]._replace(
-            fate=Fate.RETURNED if is_returned else Fate.DISPLACED,
-            rank=rank if is_returned else -1,
-        )
+        fate = Fate.RETURNED if rank < 3 else Fate.DISPLACED
+        rank = rank if rank < 3 else -1
+        nodes[i] = nodes[i]._replace(fate=fate, rank=rank)
     # If nothing could be written, one translation is empty.
-    return ended[:n_best] or [-1]
-
-
-def _pieces(nodes, leaf):
-    found = []
-    while leaf >= 0:
-        found.append(nodes[leaf].piece)
-        leaf = nodes[leaf].parent
-    return found[::-1]
+    return ended[:3] or [-1]
 
 
 def _attention(draw, layers, heads, places, width, causal=False):

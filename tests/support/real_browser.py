@@ -7,14 +7,10 @@ import shutil
 import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+ARGUMENTS = """
+    --no-sandbox --disable-gpu --no-first-run --disable-sync
+    --disable-background-networking --disable-component-update
+""".split()
 
 
 @contextlib.contextmanager

@@ -82,8 +82,7 @@ def losses_of_training():
     keras.utils.set_random_seed(1)
     one = make_model(num_layers=1, dropout=0.1)
     one.compile(
-        Adam(TransformerSchedule(10, 20)),
-        losses.SmoothedCrossEntropy(0.1),
+        Adam(TransformerSchedule(10, 20)), losses.SmoothedCrossEntropy(0.1)
     )
     history = one.fit(INPUTS, TARGET, batch_size=3, epochs=40, verbose=0)
     return history.history["loss"]

@@ -58,12 +58,9 @@ def give(monkeypatch, content):
     monkeypatch.setattr(sys, "stdin", stdin)
 
 
-def say_a(texts):
-    """The translation of every text is "a"."""
-    return [[Hypothesis("a", 0.0)]] * len(texts)
-
-
-def replace_translator(monkeypatch, translate=say_a):
+def replace_translator(
+    monkeypatch, translate=lambda texts: [[Hypothesis("a", 0.0)]] * len(texts)
+):
     """Let a function translate; return the search that it was given."""
     given = {}
 

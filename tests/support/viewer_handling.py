@@ -31,14 +31,11 @@ def numbers(page):
 
 
 def arrays(explanation, node):
-    """The attention of a hypothesis, by walking from its end to its start."""
-    rows, pieces = [], []
-    while node >= 0:
-        rows.insert(0, explanation.nodes[node].row)
-        pieces.insert(0, explanation.nodes[node].piece)
-        node = explanation.nodes[node].parent
+    """The attention of the hypothesis that ends there, and its pieces."""
+    nodes = [explanation.nodes[i] for i in explanation.path(node)]
+    rows = [node.row for node in nodes]
     return {
         "Encoder": explanation.encoder,
         "Decoder": explanation.decoder[:, :, rows, : len(rows)],
         "Cross": explanation.cross[:, :, rows],
-    }, pieces
+    }, [node.piece for node in nodes]

@@ -215,14 +215,8 @@ def test_an_empty_translation_or_text_can_be_looked_at(opened):
 
 
 def test_a_page_of_the_base_model_opens(opened):
-    length = 199
-    made = make_explanation(
-        layers=6,
-        heads=8,
-        source_length=length,
-        target_length=length,
-        beam_size=4,
-    )
+    sizes = dict(layers=6, heads=8, source_length=199, target_length=199)
+    made = make_explanation(**sizes)
     page = opened(made.to_html())
     page.locator(".grid").scroll_into_view_if_needed()
     page.locator(".grid canvas").first.wait_for()
