@@ -40,7 +40,6 @@ from keras_transformer.synthetic import backtranslate as backtranslate
 from keras_transformer.synthetic import distill as distill
 from keras_transformer.training.dry_run import dry_run as dry_run
 from keras_transformer.training.request import recipe as recipe
-from keras_transformer.translation.alignment import Attention as Attention
 from keras_transformer.translation.text_batches import (
     Hypothesis as Hypothesis,
 )

@@ -41,10 +41,7 @@ class SpecialIds(NamedTuple):
 
 
 OURS = SpecialIds()
-# What several models may average.
-ENSEMBLE_MEANS = ("probabilities", "log-probabilities")
 SEARCH_PRECISIONS = ("float32", "bfloat16", "int8")
-EXPORT_PRECISIONS = ("float32", "float16", "bfloat16", "int8")
 # Tokens after which a source is cut by default.
 MAX_SOURCE_LENGTH = 256
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.config import (
-    ENSEMBLE_MEANS,
     SEARCH_PRECISIONS,
     Search,
     UserError,
@@ -118,8 +117,6 @@ class Run:
         run_dir: The run directory.
         ensemble: Other runs of the same vocabulary. Their models search
             together with this one, with the settings of this one.
-        ensemble_mean: What the models average at each step,
-            `"probabilities"` or `"log-probabilities"`.
         average: How many of the newest checkpoints to average; None for the
             weights that validated best at the end of the training.
         precision: Type to multiply in, `"float32"`, `"bfloat16"` or `"int8"`,
@@ -141,7 +138,6 @@ class Run:
         self,
         run_dir: str | os.PathLike,
         ensemble: Sequence[str | os.PathLike] = (),
-        ensemble_mean: str = ENSEMBLE_MEANS[0],
         *,
         average: int | None = None,
         precision: str = SEARCH_PRECISIONS[0],
@@ -151,7 +147,6 @@ class Run:
         self.weights = Weights(
             average=average,
             ensemble=ensemble,  # type: ignore[arg-type]
-            ensemble_mean=ensemble_mean,
             precision=precision,
             shortlist=shortlist,  # type: ignore[arg-type]
         )
@@ -348,8 +343,6 @@ class Run:
         average: int | None = None,
         precision: str | None = None,
         portable: bool = False,
-        name: str | None = None,
-        max_batch_size: int | None = None,
     ) -> pathlib.Path:
         """Write a SavedModel of strings, as `keras_transformer.export`.
 
@@ -360,27 +353,24 @@ class Run:
                 `translator().search_with(max_source_length=512)` changes only
                 that limit.
             average: As in `translator`.
-            precision: Type to store the weights in; by default that which the
-                run was opened with.
+            precision: Type of the weights; by default that which the run was
+                opened with.
             portable: Whether every TensorFlow can load it.
-            name: What TensorFlow Serving calls the model.
-            max_batch_size: Texts that TensorFlow Serving translates together.
 
         Returns:
             The path of the SavedModel, `output/version`.
         """
         from keras_transformer.exporting.serving_kit import Export
 
-        how = Export(version, search, precision, portable, name, max_batch_size)
-        # Refuse an impossible export before the model is loaded.
-        how = how.planned(output)
+        how = Export(version, search, precision, portable)
+        path = how.path(output)
         translator = self.translator(average)
         from keras_transformer.exporting import saved_model
 
         logger.info("Tracing the signatures of %s", self.path)
         precision = precision or self.weights.precision
         card = self.card(translator.weights, search, precision)
-        return saved_model.write(translator, output, how, card)
+        return saved_model.write(translator, path, how, card)
 
     def card(
         self,

@@ -557,8 +557,8 @@ assert np.median(in_run[:, piece_id]) > np.median(in_run[:, EOS_ID])
 # the piece written just before is always the same.
 
 # %%
-attention = translator.attention([sources[worst]], [translations[worst]])[0]
-looks = attention.mean()
+attention = translator.explain(sources[worst], beam_size=1).attention()
+looks = attention.cross.mean(axis=(0, 1))
 shown = slice(max(0, begin - 6), begin + 16)
 
 figure, axes = plt.subplots(figsize=(8, 4.5))

@@ -554,10 +554,9 @@ print("all holds")
 # %% [markdown]
 # ## 10. TensorFlow Serving
 #
-# Beside the model lies what the server reads. `models.config` names the model,
-# and `batching_parameters.txt` says how requests of many clients are put
-# together. The SavedModel also has requests to warm up with, so that the first
-# client does not wait.
+# Beside the model lies what the server reads: `batching_parameters.txt` says
+# how requests of many clients are put together. The SavedModel also has requests
+# to warm up with, so that the first client does not wait.
 
 # %%
 for path in sorted(exported.parent.glob("*.*")):
@@ -572,7 +571,7 @@ for path in sorted(exported.parent.glob("*.*")):
 # docker run --rm -p 8500:8500 -p 8501:8501 \
 #   -v "$PWD/german-english:/models/german-english:ro" \
 #   tensorflow/serving:2.20.0 \
-#   --model_config_file=/models/german-english/models.config \
+#   --model_name=german-english --model_base_path=/models/german-english \
 #   --enable_batching=true \
 #   --batching_parameters_file=/models/german-english/batching_parameters.txt \
 #   --rest_api_timeout_in_ms=120000

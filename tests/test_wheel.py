@@ -79,4 +79,4 @@ def test_its_command_trains_evaluates_and_exports(wheel, tmp_path):
         said += done.stdout
     assert "BLEU" in said and "|tok:13a|" in said
     assert (elsewhere / "exported" / "1" / "saved_model.pb").exists()
-    assert (elsewhere / "exported" / "models.config").exists()
+    assert (elsewhere / "exported" / "batching_parameters.txt").exists()

@@ -61,7 +61,7 @@ def score(args: argparse.Namespace) -> None:
 
         draw.check_ending(args.by_length)
     if args.export:  # A refusal belongs before the parsing.
-        serving_kit.version_path(args.export, 1)
+        serving_kit.Export().path(args.export)
     if args.run_dir:
         # Of a mixture, only the first corpus has splits beside train.
         first, *_ = parts_of(RunConfig.load(args.run_dir).corpus)

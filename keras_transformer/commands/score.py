@@ -11,7 +11,7 @@ from keras_transformer.translation.unfinished import chunks, write_chunks
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has."""
-    flags.add_run_flags(parser, "average", "ensemble", "ensemble_mean")
+    flags.add_run_flags(parser, "average", "ensemble")
     flags.add_beam_flags(parser, ("length_penalty",))
     add = parser.add_argument
     add("--source", type=pathlib.Path, required=True, help="lines of text")

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from keras_transformer.commands import command_line, flags
 from keras_transformer.config import MAX_SOURCE_LENGTH, UserError
-from keras_transformer.exporting.batching_file import (
+from keras_transformer.exporting.serving_kit import (
     BATCHING_FILE,
+    model_name,
     read_batching,
 )
-from keras_transformer.exporting.serving_kit import model_name
 from keras_transformer.machine import devices, extras
 from keras_transformer.runs.layout import CONFIG_FILE, EXPORTED
 from keras_transformer.runs.weights import WEIGHTS
@@ -49,7 +49,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "RUN_DIR/exported, unless that is up to date, or to a temporary "
         "folder if RUN_DIR is read-only",
     )
-    flags.add(parser, [WEIGHTS[name] for name in ("ensemble", "ensemble_mean")])
+    flags.add(parser, [WEIGHTS["ensemble"]])
     add("--host", default="127.0.0.1", help="default: %(default)s")
     add("--port", type=int, default=8501, help="default: %(default)s")
     add(
@@ -193,10 +193,8 @@ def _served_run(args: argparse.Namespace) -> "Run | None":
         args.run_dir, args.exported = args.exported, None
     if args.run_dir is not None:
         return flags.prepare(args)[0]
-    if args.ensemble or args.ensemble_mean:
-        args.parser.error(
-            "expected --run-dir beside --ensemble and --ensemble-mean"
-        )
+    if args.ensemble:
+        args.parser.error("expected --run-dir beside --ensemble")
     if not find_versions(args.exported):
         raise UserError(
             "Expected the folder of all versions of an export, with folders "

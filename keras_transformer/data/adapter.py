@@ -142,8 +142,7 @@ class TokenizerAdapter(tf.Module):
         """Refuse: these tokenizers do not say where a piece stands."""
         raise UserError(
             "Expected a `kt.Tokenizer`, which says where each piece stands in "
-            f"its text, received {type(self.source_tokenizer).__name__}; "
-            "`attention` names the pieces that attend."
+            f"its text, received {type(self.source_tokenizer).__name__}."
         )
 
     def _rows(self, ways: _Ways, text: Any) -> tf.RaggedTensor:

@@ -12,13 +12,12 @@ P prefix length, L layers, H heads.
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import tensorflow as tf
 
 from keras_transformer.config import (
-    ENSEMBLE_MEANS,
     EOS_ID,
     OURS,
     PAD_ID,
@@ -82,8 +81,7 @@ class IdModel:
     Each is a `Transformer`, or another that maps ids `((source, target_in))` to
     logits; all have one vocabulary and dtype. Graphs multiply by the `frozen`
     weights, or else by those that the models have at each call. A beam search
-    scores only the target pieces of a `shortlist`; sampling scores all. The
-    mean of `"log-probabilities"` favours tokens that no model finds unlikely.
+    scores only the target pieces of a `shortlist`; sampling scores all.
     """
 
     def __init__(
@@ -92,7 +90,6 @@ class IdModel:
         frozen: "FrozenWeights | None" = None,
         shortlist: "Shortlist | None" = None,
         ids: SpecialIds = OURS,
-        mean: str = ENSEMBLE_MEANS[0],
     ) -> None:
         several = isinstance(models, list | tuple)
         self.models: tuple[Any, ...] = tuple(models) if several else (models,)
@@ -108,7 +105,6 @@ class IdModel:
         self.frozen = frozen
         self.shortlist = shortlist
         self.ids = ids
-        self.mean = mean
         for model in self.models:
             if isinstance(model, Transformer):
                 check_hidden_ids(model, ids)
@@ -198,19 +194,7 @@ class IdModel:
         ]
         if len(steps) == 1:
             return steps[0]
-        return _StepsTogether(steps, self._mean_logits)
-
-    def _mean_logits(self, logits: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Compute logits `(..., V)` whose softmax is the models' mean."""
-        if len(logits) == 1:
-            return logits[0]
-        # A constant added to all logits changes no softmax. So the mean of
-        # logits stands for that of log-probabilities, and a sum of
-        # probabilities for their mean.
-        if self.mean == "log-probabilities":
-            return tf.add_n(logits) / len(logits)
-        log_probs = tf.stack([tf.nn.log_softmax(each) for each in logits])
-        return tf.reduce_logsumexp(log_probs, axis=0)
+        return _StepsTogether(steps)
 
     def _rules(self, search: Search) -> Rules:
         """Collect the rules that a search and a draw share."""
@@ -274,7 +258,7 @@ class IdModel:
             both = zip(scorers, rows, strict=True)
             logits = [score(of_model[start:end]) for score, of_model in both]
             of_piece = tf.nn.sparse_softmax_cross_entropy_with_logits(
-                labels[start:end], self._mean_logits(logits)
+                labels[start:end], _mean_logits(logits)
             )
             return end, tf.concat([losses, of_piece], axis=0)
 
@@ -304,34 +288,10 @@ class IdModel:
             )
 
     def attention_ids(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """Compute what targets look at in sources, float32 `(B, L, H, T, S)`.
+        """Compute what targets look at in sources, float32 `(B, T, S)`.
 
-        It has the layers of all models, and 0 where either side is padding.
-        """
-        self.check_attention()
-        heads = {model.model_config.num_heads for model in self.models}
-        if len(heads) > 1:
-            raise UserError(
-                "Expected models with equal numbers of heads, received "
-                f"{sorted(heads)}; ask one of them for its attention."
-            )
-        target_in = self._target_in(target)
-        with self.weights_in_use():
-            weights = [
-                tf.cast(of_layer, tf.float32)
-                for model in self.models
-                for of_layer in model.cross_attention(source, target_in)
-            ]
-        is_pair = self._is_pair(source, target)[:, None, None]
-        return tf.where(is_pair, tf.stack(weights, axis=1), 0.0)
-
-    def mean_attention_ids(
-        self, source: tf.Tensor, target: tf.Tensor
-    ) -> tf.Tensor:
-        """Average `attention_ids` over layers, heads and models, `(B, T, S)`.
-
-        The models may have other numbers of heads. It adds them up layer by
-        layer, so it never holds more than one layer's.
+        It is the mean over layers, heads and models, 0 where either side is
+        padding. Added up layer by layer, it never holds more than one layer's.
         """
         self.check_attention()
         target_in, results = self._target_in(target), []
@@ -342,18 +302,14 @@ class IdModel:
                     weights = tf.cast(weights, tf.float32)
                     total += tf.reduce_mean(weights, axis=1)
                 results.append(total / len(model.decoder.layers))
-        mean = tf.add_n(results) / len(results)
-        return tf.where(self._is_pair(source, target), mean, 0.0)
+        pad = self.ids.pad
+        is_pair = (target != pad)[:, :, None] & (source != pad)[:, None, :]
+        return tf.where(is_pair, tf.add_n(results) / len(results), 0.0)
 
     def _target_in(self, target: tf.Tensor) -> tf.Tensor:
         """Shift right: the start token, then all but the last one."""
         bos_id = self.ids.bos
         return tf.pad(target, [[0, 0], [1, 0]], constant_values=bos_id)[:, :-1]
-
-    def _is_pair(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """Mark where neither side is padding, bool `(B, T, S)`."""
-        pad = self.ids.pad
-        return (target != pad)[:, :, None] & (source != pad)[:, None, :]
 
     def _token_counts(self, ids: tf.Tensor) -> tf.Tensor:
         """Count the tokens of each row `(B, L)` without PAD, int32 `(B,)`."""
@@ -371,16 +327,21 @@ def _abilities_of(model: Model) -> Abilities:
     return own_models.abilities_of(model)
 
 
+def _mean_logits(logits: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Compute logits `(..., V)` whose softmax is the mean of the models'."""
+    if len(logits) == 1:
+        return logits[0]
+    # A constant added to all logits changes no softmax, so the sum of
+    # probabilities stands for their mean.
+    log_probs = tf.stack([tf.nn.log_softmax(each) for each in logits])
+    return tf.reduce_logsumexp(log_probs, axis=0)
+
+
 class _StepsTogether:
     """The steps of several models: what one has once, these have in a tuple."""
 
-    def __init__(
-        self,
-        members: list[Any],
-        mean: Callable[[Sequence[tf.Tensor]], tf.Tensor],
-    ) -> None:
+    def __init__(self, members: list[Any]) -> None:
         self._members = members
-        self._mean = mean
         self.state = tuple(member.state for member in members)
         self.empty_cache = tuple(member.empty_cache for member in members)
         self.shared = Shared(
@@ -394,14 +355,14 @@ class _StepsTogether:
         logits, state, shared = self._of_all(
             "step", ids, position, state, shared
         )
-        return self._mean(logits), state, shared
+        return _mean_logits(logits), state, shared
 
     def append(
         self, ids: tf.Tensor, position: tf.Tensor, cache: Any
     ) -> tuple[tf.Tensor, Any]:
         """Compute the next logits, as `sample` asks for them."""
         logits, cache = self._of_all("append", ids, position, cache)
-        return self._mean(logits), cache
+        return _mean_logits(logits), cache
 
     def _of_all(
         self, name: str, ids: tf.Tensor, position: tf.Tensor, *states: Any

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ctranslate2.specs.common_spec import LayerNormSpec
     from ctranslate2.specs.transformer_spec import FeedForwardSpec
 
-PRECISIONS = ("float32", "float16", "int8")
+PRECISIONS = ("float32", "int8")
 # CTranslate2 looks positions up; past the table's end it refuses the text.
 POSITIONS = 2_048
 # Keras's names, and CTranslate2's.
@@ -89,9 +89,9 @@ def export(
             with restricted self-attention or an activation that CTranslate2
             lacks do not.
         output: Folder of the model; must not exist.
-        precision: How the weights are stored: `"float32"`, `"float16"`
-            (half the size; a CPU computes in float32) or `"int8"` (a quarter;
-            a CPU multiplies in int8).
+        precision: How the weights are stored: `"float32"` or `"int8"` (a
+            quarter; a CPU multiplies in int8). CTranslate2 turns them into
+            other types, such as float16 on a GPU, as it loads them.
 
     Returns:
         The path of the folder.

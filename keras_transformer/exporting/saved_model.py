@@ -16,9 +16,7 @@ import os
 import pathlib
 from collections.abc import Callable, Iterator
 
-import keras
 import tensorflow as tf
-from keras import ops
 
 from keras_transformer.config import (
     MAX_SOURCE_LENGTH,
@@ -26,7 +24,12 @@ from keras_transformer.config import (
     Search,
     UserError,
 )
-from keras_transformer.exporting.serving_kit import Export
+from keras_transformer.exporting.serving_kit import (
+    BATCHING_FILE,
+    BATCHING_TEXT,
+    Export,
+    write_warmup,
+)
 from keras_transformer.machine import exhaustion, files
 from keras_transformer.settings import of_kind
 from keras_transformer.translation.model_card import ModelCard
@@ -45,8 +48,6 @@ logger = logging.getLogger("keras_transformer")
 # By name: a function of a translator and strings `(B,)`, how it searches, and
 # the names of the strings.
 Signatures = dict[str, tuple[Callable, Search, tuple[str, ...]]]
-# Weights with their copies in float16.
-HalfWeights = list[tuple[keras.Variable, keras.Variable]]
 
 
 def export(
@@ -57,8 +58,6 @@ def export(
     *,
     precision: str | None = None,
     portable: bool = False,
-    name: str | None = None,
-    max_batch_size: int | None = None,
     card: ModelCard | None = None,
 ) -> pathlib.Path:
     """Write a SavedModel with its tokenizer, whole or not at all.
@@ -73,17 +72,12 @@ def export(
         search: How `serving_default`, which returns the best hypothesis, and
             `n_best` search. By default as the translator does, with up to 4
             hypotheses. Sources are always cut, by default after 256 tokens.
-        precision: How the weights are stored: `"float32"`, `"float16"`,
-            `"bfloat16"` or `"int8"`; by default what the translator multiplies
-            in. With bfloat16 and int8 the signatures multiply in these, as
-            `Translator.freeze` says; all else they compute in float32.
+        precision: Type of the weights and of the products with them:
+            `"float32"`, `"bfloat16"` or `"int8"`, as `Translator.freeze` says;
+            by default what the translator multiplies in.
         portable: Whether the graph has only operators that every TensorFlow
             has, as `Translator.freeze` says; otherwise the card names what it
             needs.
-        name: What TensorFlow Serving calls the model; by default the name of
-            the folder. Files that are there already keep their name.
-        max_batch_size: Texts that TensorFlow Serving translates together; by
-            default 32. A batching file that is there already decides.
         card: Where the model comes from; the export adds how it searches.
             Without a card `keras-transformer serve` knows no languages.
 
@@ -91,23 +85,23 @@ def export(
         The path of the SavedModel, `output/version`.
 
     Raises:
-        UserError: As in `Export.planned` and `Translator.freeze`, or if weights
+        UserError: As in `Export.path` and `Translator.freeze`, or if weights
             that are rounded to bfloat16 shall be stored otherwise.
         JobError: If the disk or the memory is full.
         OSError: If the files cannot be written otherwise.
     """
     of_kind("translator", Translator, translator)
-    how = Export(version, search, precision, portable, name, max_batch_size)
-    return write(translator, output, how.planned(output), card)
+    how = Export(version, search, precision, portable)
+    return write(translator, how.path(output), how, card)
 
 
 def write(
     translator: Translator,
-    output: str | os.PathLike,
+    path: pathlib.Path,
     how: Export,
     card: ModelCard | None,
 ) -> pathlib.Path:
-    """Write what was planned, as `export` does."""
+    """Write a SavedModel to a path, as `export` does."""
     search = how.search or translator.search_with(
         n_best=min(4, translator.search.beam_size)
     )
@@ -122,25 +116,20 @@ def write(
             f"rounded to it, received {precision}; export the translator "
             "from which you made it."
         )
-    in_half = precision == "float16"  # Which is for the file alone.
-    translator = translator.freeze(
-        "float32" if in_half else precision, how.portable
-    )
-    id_model, signatures = translator.id_model, _signatures(translator, search)
-    frozen = id_model.frozen
+    translator = translator.freeze(precision, how.portable)
+    frozen = translator.id_model.frozen
     operators, instructions = (
         (frozen.operators, frozen.instructions) if frozen else ((), ())
     )
-    half = half_weights(*id_model.models) if in_half else None
-    module, traced = _trace(translator, signatures, half)
-    path = pathlib.Path(output) / str(how.version)
+    signatures = _signatures(translator, search)
+    module, traced = _trace(translator, signatures)
     path.parent.mkdir(parents=True, exist_ok=True)
     # TensorFlow Serving looks only at names that are numbers.
     full = exhaustion.explained("export in another process", path)
     with full, files.whole(path) as partial, _tensorflow_silent():
         tf.saved_model.save(module, str(partial), traced)
         inputs = {name: x for name, (*_, x) in signatures.items()}
-        how.write_warmup(partial, inputs)
+        write_warmup(partial, path.absolute().parent.name, inputs)
         if card:
             dataclasses.replace(
                 card,
@@ -149,7 +138,8 @@ def write(
                 operators=operators,
                 instructions=instructions,
             ).save(partial)
-        how.write_configs(path.parent)
+        if not (batching := path.parent / BATCHING_FILE).exists():
+            files.write_text(batching, BATCHING_TEXT)
     if instructions:
         logger.info(
             "Serve it on a processor with %s, like this one.",
@@ -159,14 +149,12 @@ def write(
 
 
 def _trace(
-    translator: Translator, signatures: Signatures, half: HalfWeights | None
+    translator: Translator, signatures: Signatures
 ) -> tuple[tf.Module, dict[str, Callable]]:
     """Trace every signature once, and collect the variables that they use."""
     module, traced = tf.Module(), {}
     for name, (function, search, arguments) in signatures.items():
-        of_texts = functools.partial(
-            _of_texts, function, translator, search, half
-        )
+        of_texts = functools.partial(function, translator, search)
         made = tf.function(of_texts, autograph=False)
         specs = [tf.TensorSpec([None], tf.string, name) for name in arguments]
         traced[name] = made.get_concrete_function(*specs)
@@ -177,19 +165,6 @@ def _trace(
     module.all_variables = list(variables.values())
     module.tokenizer = translator.tokenizer
     return module, traced
-
-
-def _of_texts(
-    function: Callable,
-    translator: Translator,
-    search: Search,
-    half: HalfWeights | None,
-    *texts: tf.Tensor,
-) -> dict[str, tf.Tensor]:
-    """Call a function of texts, which may read weights from their copies."""
-    # The scope casts each copy, here in the graph and once a call.
-    with keras.StatelessScope(half) if half else contextlib.nullcontext():
-        return function(translator, search, *texts)
 
 
 @contextlib.contextmanager
@@ -284,7 +259,7 @@ def attention_text(
     return {
         "source_pieces": source_pieces,
         "target_pieces": target_pieces,
-        "attention": translator.id_model.mean_attention_ids(*ids),
+        "attention": translator.id_model.attention_ids(*ids),
     }
 
 
@@ -305,28 +280,3 @@ def _longest_target(search: Search) -> int | None:
     if search.max_length is None and search.max_source_length is not None:
         return search.max_source_length + search.max_extra_length
     return search.max_length
-
-
-def half_weights(*models: keras.Model) -> HalfWeights:
-    """Pair weights of models with copies in float16, of half the size.
-
-    Computing in float16 as well would lose digits and, on a CPU, time.
-    """
-    weights = [w for x in models for w in getattr(x, "weights", ())]
-    if not weights:
-        raise UserError(
-            "Expected a Keras model to store in float16, received a function, "
-            "whose weights are unknown; choose float32."
-        )
-    return [
-        (
-            weight,
-            keras.Variable(
-                ops.cast(weight, "float16"),
-                dtype="float16",
-                trainable=False,
-                name=weight.name,
-            ),
-        )
-        for weight in weights
-    ]

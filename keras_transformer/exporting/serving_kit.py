@@ -1,55 +1,49 @@
 """How a model is exported, and what TensorFlow Serving reads beside it.
 
-`docs/reference/saved_model.md` says what each file does. A warm-up request that
-is larger than the batching file allows would keep a version from loading, so a
-new version adapts to the files that are there. Without
+`docs/reference/saved_model.md` says what each file does. Without
 `tensorflow-serving-api`, which defines the messages, there is no warm-up.
 """
 
 import dataclasses
-import itertools
 import logging
 import os
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
 
-from google.protobuf import text_encoding
-
 from keras_transformer.config import (
-    EXPORT_PRECISIONS,
+    SEARCH_PRECISIONS,
     Search,
     SettingError,
     UserError,
 )
-from keras_transformer.exporting.batching_file import (
-    BATCHING_FILE,
-    MAX_BATCH_SIZE,
-    batching_text,
-    read_batching,
-)
-from keras_transformer.machine import extras, files
+from keras_transformer.machine import extras
 from keras_transformer.settings import check_settings, setting, whole_number
 
-MODELS_FILE = "models.config"
+BATCHING_FILE = "batching_parameters.txt"
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 
 # The language does not matter, the lengths do.
 SHORT_TEXT = "Where is the nearest station?"
 LONG_TEXT = " ".join([SHORT_TEXT] * 12)
 
-_MODELS = """\
-# For tensorflow_model_server --model_config_file, with this folder mounted at
-# base_path. The highest version is served unless model_version_policy says
-# otherwise.
-model_config_list {
-  config {
-    name: "NAME"
-    base_path: "/models/NAME"
-    model_platform: "tensorflow"
-  }
-}
+BATCHING_TEXT = """\
+# For tensorflow_model_server --enable_batching --batching_parameters_file.
+# The most texts in a batch, and so in a request; the warm-up has two.
+max_batch_size { value: 32 }
+# How long a text waits for company; a translation takes much longer.
+batch_timeout_micros { value: 5000 }
+# Batches translated at the same time, though each alone uses every core: on two
+# cores two give 20 to 40 % more translations a second than one. With a small
+# model they give 90 % more if this is the number of cores and each operator has
+# one thread (TensorFlow Serving: --tensorflow_intra_op_parallelism=1).
+num_batch_threads { value: 2 }
+# Batches that may wait; beyond, a client hears at once that we are busy.
+max_enqueued_batches { value: 16 }
+# Deliberately without allowed_batch_sizes: TensorFlow Serving would pad batches
+# and translate the padding.
 """
+_KNOWN = re.findall(r"^(\w+) {", BATCHING_TEXT, re.MULTILINE)
 
 logger = logging.getLogger("keras_transformer")
 
@@ -64,102 +58,86 @@ class Export:
     )
     precision: str | None = setting(
         None,
-        "how weights are stored; float16 (half the size) computes in float32; "
-        "bfloat16 (half) and int8 (a quarter) also multiply in that type, "
-        "which is faster where the processor can",
-        choices=EXPORT_PRECISIONS,
+        "type of the weights and of the products with them; bfloat16 (half the "
+        "size) and int8 (a quarter) are faster where the processor can",
+        choices=SEARCH_PRECISIONS,
     )
     portable: bool = setting(
         False,
         "use only operators that every TensorFlow has, for GPUs and processors "
         "other than x86-64; slower, and not with int8",
     )
-    name: str | None = setting(
-        None,
-        "what TensorFlow Serving calls the model; if not given, the name of "
-        "the folder",
-    )
-    max_batch_size: int | None = setting(
-        None,
-        "texts that TensorFlow Serving translates together; if not given, 32, "
-        "or what batching_parameters.txt in the folder says",
-    )
 
     def __post_init__(self) -> None:
         check_settings(self)
 
-    def planned(self, output: str | os.PathLike) -> "Export":
-        """Fill in name and size, and refuse what cannot be, before any work."""
-        version_path(output, self.version)
+    def path(self, output: str | os.PathLike) -> pathlib.Path:
+        """Return `output/version`, which is free, before any work."""
         if pathlib.Path(output).is_file():
             expected = "a folder, or a path that is not there"
             raise SettingError("output", expected, str(output))
-        name = model_name(output, self.name)
-        size = self.max_batch_size or MAX_BATCH_SIZE
-        batching = pathlib.Path(output) / BATCHING_FILE
-        if batching.is_file():
-            size = read_batching(batching).get("max_batch_size", size)
-        return dataclasses.replace(self, name=name, max_batch_size=size)
+        # Where TensorFlow Serving looks for it.
+        path = pathlib.Path(output) / str(whole_number("version", self.version))
+        if os.path.lexists(path):
+            raise UserError(
+                f"{path} exists already and is left as it is; choose another "
+                "version, which servers will notice."
+            )
+        return path
 
-    def write_warmup(
-        self,
-        saved_model: str | os.PathLike,
-        signatures: Mapping[str, Sequence[str]],
-    ) -> None:
-        """Put three requests for each signature into a SavedModel."""
-        try:
-            module = "tensorflow_serving.apis.prediction_log_pb2"
-            messages = extras.needs(module, "serving")
-        except UserError as error:
-            logger.warning("Leaving out the warm-up requests: %s", error)
-            return
-        import tensorflow as tf
 
-        texts = itertools.cycle([SHORT_TEXT, LONG_TEXT])
-        full = list(itertools.islice(texts, self.max_batch_size))
-        path = pathlib.Path(saved_model) / WARMUP_FILE
-        path.parent.mkdir()
-        with tf.io.TFRecordWriter(str(path)) as writer:
-            for (signature, inputs), batch in itertools.product(
-                signatures.items(), ([SHORT_TEXT], [LONG_TEXT], full)
-            ):
+# The settings that have flags.
+EXPORT = dataclasses.fields(Export)
+
+
+def write_warmup(
+    saved_model: pathlib.Path, name: str, signatures: Mapping[str, Sequence]
+) -> None:
+    """Put three requests for each signature into a model's SavedModel."""
+    try:
+        module = "tensorflow_serving.apis.prediction_log_pb2"
+        messages = extras.needs(module, "serving")
+    except UserError as error:
+        logger.warning("Leaving out the warm-up requests: %s", error)
+        return
+    import tensorflow as tf
+
+    path = saved_model / WARMUP_FILE
+    path.parent.mkdir()
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for signature, inputs in signatures.items():
+            for batch in [SHORT_TEXT], [LONG_TEXT], [SHORT_TEXT, LONG_TEXT]:
                 log = messages.PredictionLog()
                 request = log.predict_log.request
-                request.model_spec.name = self.name
+                request.model_spec.name = name
                 request.model_spec.signature_name = signature
-                for name in inputs:
-                    request.inputs[name].CopyFrom(tf.make_tensor_proto(batch))
+                for text in inputs:
+                    request.inputs[text].CopyFrom(tf.make_tensor_proto(batch))
                 writer.write(log.SerializeToString())
 
-    def write_configs(self, output: pathlib.Path) -> None:
-        """Write the two configuration files; keep existing ones."""
-        size = self.max_batch_size or MAX_BATCH_SIZE
-        texts = {
-            BATCHING_FILE: batching_text(size),
-            MODELS_FILE: models_config(str(self.name)),
-        }
-        for file, text in texts.items():
-            if (output / file).exists():
-                said = "Kept %s: what it says counts, not the arguments."
-                logger.info(said, output / file)
-            else:
-                files.write_text(output / file, text)
 
-
-def models_config(name: str) -> str:
-    """Write TensorFlow Serving's `ModelServerConfig` as text."""
-    return _MODELS.replace("NAME", text_encoding.CEscape(name, True))
-
-
-def version_path(output: str | os.PathLike, version: int) -> pathlib.Path:
-    """Return `output/version`, free, where TensorFlow Serving looks for it."""
-    path = pathlib.Path(output) / str(whole_number("version", version))
-    if os.path.lexists(path):
+def read_batching(path: str | os.PathLike) -> dict[str, int]:
+    """Read the parameters of `BATCHING_TEXT` that are in a file."""
+    text = pathlib.Path(path).read_text("utf-8", "replace")
+    values = {}
+    text = re.sub("#.*", "", text)
+    for name, value in re.findall(r"\b(\w+)\s*:?\s*{([^}]*)}", text):
+        if name not in _KNOWN:
+            continue  # Another of TensorFlow Serving's.
+        number = re.fullmatch(r"\s*value\s*:\s*(\d+)\s*", value)
+        values[name] = int(number[1]) if number else -1
+        least = int(name != "batch_timeout_micros")
+        if values[name] < least:
+            raise UserError(
+                f"Expected NAME {{ value: N }} in {path}, with N of at least "
+                f"{least}, found {name} {{{value}}}; correct it."
+            )
+    if not values:
         raise UserError(
-            f"{path} exists already and is left as it is; choose another "
-            "version, which servers will notice."
+            f"Expected batching parameters such as max_batch_size {{ value: "
+            f"32 }} in {path}, found none; name another file."
         )
-    return path
+    return values
 
 
 def model_name(folder: str | os.PathLike, name: str | None = None) -> str:
@@ -171,7 +149,3 @@ def model_name(folder: str | os.PathLike, name: str | None = None) -> str:
             "one with `name`."
         )
     return name
-
-
-# The settings that have flags.
-EXPORT = dataclasses.fields(Export)

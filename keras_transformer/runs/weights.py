@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.config import (
-    ENSEMBLE_MEANS,
     SEARCH_PRECISIONS,
-    UserError,
 )
 from keras_transformer.machine import files
 from keras_transformer.runs.run_config import RunConfig
@@ -41,11 +39,6 @@ class Weights:
         several="a list of run directories",
         metavar="RUN",
     )
-    ensemble_mean: str = setting(
-        ENSEMBLE_MEANS[0],
-        "what the models average at each step",
-        choices=ENSEMBLE_MEANS,
-    )
     precision: str = setting(
         SEARCH_PRECISIONS[0],
         "type to multiply in; bfloat16 and int8 round, and are faster on "
@@ -66,19 +59,13 @@ class Weights:
 
     def runs(self, run_dir: str | os.PathLike) -> Runs:
         """Read the configurations of a run and of those beside it."""
-        if self.ensemble_mean != ENSEMBLE_MEANS[0] and not self.ensemble:
-            raise UserError(
-                "Expected `ensemble` beside `ensemble_mean`, received "
-                "`ensemble_mean` alone; name another run or leave it out."
-            )
         paths = (pathlib.Path(run_dir), *self.ensemble)
         return [(path, RunConfig.load(path)) for path in paths]
 
     @property
     def identity(self) -> str:
         """Identify what was chosen: other weights have another text."""
-        mean = f", mean of {self.ensemble_mean}" if self.ensemble else ""
-        return " + ".join(map(str, self.chosen)) + mean
+        return " + ".join(map(str, self.chosen))
 
     def deciding(self) -> dict[str, Any]:
         """Collect what decides what the models say, ready for JSON."""
@@ -101,7 +88,6 @@ class Weights:
             report["ensemble"] = {
                 os.fspath(each.run_dir): [*each.checkpoints] for each in others
             }
-            report["ensemble_mean"] = self.ensemble_mean
         if self.shortlist:
             report["shortlist"] = os.fspath(self.shortlist)
         return report

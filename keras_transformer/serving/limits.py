@@ -38,7 +38,7 @@ LIMITS = list(settings_of(Limits).values())
 class Batching:
     """How texts go through the model together, in TensorFlow Serving's names.
 
-    `exporting/batching_file.py` says what each does.
+    `exporting/serving_kit.py` says what each does.
     """
 
     max_batch_size: int = 32

@@ -1,13 +1,13 @@
 """Finds the source words behind a translation: attention and word alignment.
 
-Axes: S source pieces, T target pieces, H heads, L layers.
+Axes: S source pieces, T target pieces.
 """
 
 import bisect
 import itertools
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -27,46 +27,6 @@ _END = b"</s>"
 _BYTE = re.compile(rb"<0x[0-9A-F]{2}>")
 
 Links = list[tuple[int, int]]  # Source words with target words, from 0.
-
-
-class Attention(NamedTuple):
-    """The attention of each target piece to each source piece.
-
-    Attributes:
-        source_pieces: S pieces, "▁" for a space, the end token "</s>" last.
-        target_pieces: T pieces, written in the same way.
-        weights: float32 `(L, H, T, S)`; every row of S sums to 1. Row t is the
-            attention with which piece t was written.
-    """
-
-    source_pieces: list[str]
-    target_pieces: list[str]
-    weights: np.ndarray
-
-    def mean(self) -> np.ndarray:
-        """Average over all layers and heads, float32 `(T, S)`."""
-        return self.weights.mean(axis=(0, 1))
-
-
-def attended(
-    translator: Any,
-    look: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
-    pairs: tuple[list[bytes], list[bytes]],
-    max_source_length: int | None,
-    batch_tokens: int,
-) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Return the ids of each pair and its attention, without padding."""
-    graph = translator.graph(look.__name__, look, IDS, IDS)
-    limits = max_source_length, batch_tokens
-    padded = read_pairs(
-        translator, lambda *ids: (*ids, graph(*ids)), pairs, *limits
-    )
-    pad, attentions = translator.tokenizer.ids.pad, []
-    for source, target, weights in padded:
-        source, target = source[source != pad], target[target != pad]
-        own = weights[..., : len(target), : len(source)]
-        attentions.append((source, target, own))
-    return attentions
 
 
 def read_pairs(
@@ -122,17 +82,28 @@ def _shares(words: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def align_pairs(
-    attentions: Sequence[np.ndarray],
-    tokenizer: Any,
-    pairs: tuple[Sequence[bytes], Sequence[bytes]],
-    languages: tuple[str, str],
+    translator: Any,
+    pairs: tuple[list[bytes], list[bytes]],
+    max_source_length: int | None,
+    batch_tokens: int,
 ) -> list[Links]:
-    """Align the words of each pair of texts by their attention, `(T, S)`.
+    """Align the words of each pair of texts, as `Translator.align` says.
 
     A source with a mark of `terms` has no links: what is read has other words.
     """
-    words = []
-    sides = tokenizer, tokenizer.target
+    look = translator.graph(
+        "attention", translator.id_model.attention_ids, IDS, IDS
+    )
+    read = read_pairs(
+        translator,
+        lambda *ids: (*ids, look(*ids)),
+        pairs,
+        max_source_length,
+        batch_tokens,
+    )
+    words, tokenizer = [], translator.tokenizer
+    languages = translator.source_lang, translator.target_lang
+    sides = (tokenizer, tokenizer.target)
     for side, texts, language in zip(sides, pairs, languages, strict=True):
         _, starts, ends = side.tokenize_with_offsets(texts)
         places = zip(texts, starts.to_list(), ends.to_list(), strict=True)
@@ -143,15 +114,16 @@ def align_pairs(
                 for text, begins, stops in places
             ]
         )
-    return [
+    links = []
+    for text, (*ids, weights), *of_pieces in zip(
+        pairs[0], read, *words, strict=True
+    ):
         # The source may be cut, and a blank text has its end alone.
-        align_words(each, source[: each.shape[1] - 1], target[: len(each) - 1])
-        if not MARK.search(text.decode())
-        else []
-        for text, each, source, target in zip(
-            pairs[0], attentions, *words, strict=True
-        )
-    ]
+        counts = [np.sum(side != tokenizer.ids.pad) - 1 for side in ids]
+        source, target = (x[:n] for x, n in zip(of_pieces, counts, strict=True))
+        has_mark = MARK.search(text.decode())
+        links.append([] if has_mark else align_words(weights, source, target))
+    return links
 
 
 def word_links(

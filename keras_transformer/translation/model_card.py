@@ -144,13 +144,11 @@ def make_card(
 
         subject = demo.SUBJECT
         examples = demo.EXAMPLES.get(language_of(run.source_lang).base, ())
-    # Weights in float16 are stored so, nothing else.
-    multiplied = "float32" if precision == "float16" else precision
     how = {
         "is_own_corpus": True,
         "search": _alike(dataclasses.asdict(search or run.search)),
         "weights": weights.identity,
-        "precision": multiplied,
+        "precision": precision,
         "shortlist": weights.shortlist is not None,
     }
     return ModelCard(

@@ -45,7 +45,6 @@ from keras_transformer.translation.text_batches import (
 if TYPE_CHECKING:
     from keras_transformer.decoding.frozen_weights import FrozenWeights
     from keras_transformer.decoding.shortlist import Shortlist
-    from keras_transformer.translation.alignment import Attention
     from keras_transformer.viewing.explanation import Explanation
 
 _BATCHING = Batching()
@@ -72,8 +71,7 @@ class Translator:
             them; by default translations follow any training of the model.
         shortlist: The only target pieces to score for a source; by default
             all. Sampling ignores it.
-        weights: What was loaded, if the model comes from a run. Its
-            `ensemble_mean` says what several models average.
+        weights: What was loaded, if the model comes from a run.
 
     Attributes:
         id_model: The same from ids to ids, inside a graph.
@@ -101,8 +99,7 @@ class Translator:
         self.source_lang = source_lang
         self.target_lang = target_lang
         self.weights = weights or Weights()
-        mean = self.weights.ensemble_mean
-        self.id_model = IdModel(model, frozen, shortlist, tokenizer.ids, mean)
+        self.id_model = IdModel(model, frozen, shortlist, tokenizer.ids)
         if not tokenizer.fits(self.id_model.vocab_size):
             raise ValueError(
                 "`model` and `tokenizer` must share one vocabulary. Received: "
@@ -435,32 +432,6 @@ class Translator:
         )
         return [float(score) for score, _ in scores]
 
-    def attention(
-        self,
-        sources: Sequence[str],
-        targets: Sequence[str],
-        *,
-        max_source_length: int | None = None,
-        batch_tokens: int = 2_048,
-    ) -> "list[Attention]":
-        """Compute what each target piece looks at in the source.
-
-        A source is cut after `max_source_length` tokens.
-
-        Returns:
-            The pieces and the attention of every layer and head, in order.
-        """
-        from keras_transformer.translation.alignment import Attention, attended
-
-        pairs = pairs_as_bytes(sources, targets)
-        look, pieces = self.id_model.attention_ids, self.tokenizer.pieces
-        return [
-            Attention(pieces(source), pieces(target), weights)
-            for source, target, weights in attended(
-                self, look, pairs, max_source_length, batch_tokens
-            )
-        ]
-
     def align(
         self,
         sources: Sequence[str],
@@ -473,23 +444,17 @@ class Translator:
 
         Words are those of `keras_transformer.data.languages.words_of`.
         Attention is the mean over all layers and heads, added up over the
-        pieces of the two words. The arguments are those of `attention`.
+        pieces of the two words. A source is cut after `max_source_length`
+        tokens.
 
         Returns:
             For each pair of texts the pairs (source word, target word),
             counted from 0, in the order of the target.
         """
-        from keras_transformer.translation.alignment import (
-            align_pairs,
-            attended,
-        )
+        from keras_transformer.translation.alignment import align_pairs
 
         pairs = pairs_as_bytes(sources, targets)
-        look = self.id_model.mean_attention_ids
-        of_pairs = attended(self, look, pairs, max_source_length, batch_tokens)
-        means = [weights for *_, weights in of_pairs]
-        languages = self.source_lang, self.target_lang
-        return align_pairs(means, self.tokenizer, pairs, languages)
+        return align_pairs(self, pairs, max_source_length, batch_tokens)
 
 
 def _remade(kind: Any, models: Any, tokenizer: Any, *settings: Any) -> Any:

@@ -17,6 +17,7 @@ from verb_calls import (
     write_lines,
 )
 
+from keras_transformer.config import BOS_ID
 from keras_transformer.model import Transformer
 from keras_transformer.run import Run
 from keras_transformer.runs import checkpoints
@@ -66,40 +67,42 @@ def test_an_evaluation_of_an_ensemble_is_kept_apart(run_dir, other, capsys):
     folder = run_dir / "evaluation" / "test.ensemble"
     figures = json.loads((folder / "scores.json").read_text())
     assert figures["ensemble"] == {str(other): ["step-000000011"]}
-    assert figures["ensemble_mean"] == "probabilities"
     assert (folder / "translation.txt").exists()
     # The card of an ensemble has its scores, that of a run its own.
     assert Run(run_dir).card().scores == scores_of_run
     card = Run(run_dir, [other]).card()
     assert card.scores[0]["name"] == "BLEU"
-    assert not Run(run_dir, [other], "log-probabilities").card().scores
     assert card.parameters == 2 * Run(run_dir).card().parameters
 
 
 @pytest.mark.slow
 def test_an_export_holds_all_models(run_dir, other, tmp_path):
-    mean = "log-probabilities"  # Which is not the default.
     output = tmp_path / "exported"
-    flags = ("--output", output, "--ensemble", other, "--ensemble-mean", mean)
+    flags = ("--output", output, "--ensemble", other)
     assert run("export", run_dir, *flags, "--beam-size", 2) == 0
     path = output / "1"
     weights = ModelCard.load(path).weights
-    assert weights == Run(run_dir, [other], mean).card().weights
+    assert weights == Run(run_dir, [other]).card().weights
     signatures = tf.saved_model.load(str(path)).signatures
     found = signatures["n_best"](text=tf.constant(SOURCES))
-    translator = Run(run_dir, [other], mean).translator()
+    translator = Run(run_dir, [other]).translator()
     options = dict(n_best=2, beam_size=2, max_source_length=256)
     expected = translator.translate(SOURCES, **options)
     assert_answered(found, expected, n_best=2)
     looks = signatures["attention"](
         source=tf.constant(ENGLISH), target=tf.constant(GERMAN)
     )
-    for row, weights in enumerate(translator.attention(ENGLISH, GERMAN)):
-        whole = looks["attention"][row].numpy()
-        size = weights.mean().shape
-        np.testing.assert_allclose(
-            whole[: size[0], : size[1]], weights.mean(), atol=1e-5
-        )
+    tokenizer, models = translator.tokenizer, translator.id_model.models
+    for row, pair in enumerate(zip(ENGLISH, GERMAN, strict=True)):
+        source, target = (ids.numpy() for ids in tokenizer.tokenize(pair))
+        written = np.array([[BOS_ID, *target[:-1]]])
+        of_models = [
+            np.mean(model.attention_weights(source[None], written)["cross"], 0)
+            for model in models
+        ]
+        expected = np.mean(of_models, axis=(0, 1, 2))
+        found = looks["attention"][row, : len(target), : len(source)]
+        np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_another_vocabulary_is_refused(run_dir, tmp_path, source_file, capsys):

@@ -16,8 +16,6 @@ from keras_transformer.decoding.id_model import IdModel
 
 VOCAB = 11
 SOURCE = np.array([[5, 7, 9, 3], [6, 3, 0, 0], [10, 4, 3, 0]], "int32")
-MEANS = ("probabilities", "log-probabilities")
-ONE_MEAN = [MEANS[0], pytest.param(MEANS[1], marks=pytest.mark.slow)]
 
 
 def make_model(seed=0, **changes):
@@ -36,9 +34,8 @@ def unlike_models():
 class MeanOfWholeModels:
     """Predicts after a prefix with no cache, and averages with NumPy."""
 
-    def __init__(self, models, mean):
+    def __init__(self, models):
         self._graphs = [graph_of_model(model) for model in models]
-        self._mean = mean
 
     def log_probs(self, sentence, prefix):
         source = np.array([sentence], "int32")
@@ -47,9 +44,7 @@ class MeanOfWholeModels:
             log_softmax(graph(source, target_in)[0, -1].numpy())
             for graph in self._graphs
         ]
-        if self._mean == "probabilities":
-            return np.log(np.mean(np.exp(of_models), axis=0))
-        return log_softmax(np.mean(of_models, axis=0))
+        return np.log(np.mean(np.exp(of_models), axis=0))
 
 
 def search(model, source, options, prefix=None, seeds=None):
@@ -65,12 +60,11 @@ def sentences(source):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mean", MEANS)
-def test_a_wide_beam_finds_what_exhaustive_search_finds(mean):
+def test_a_wide_beam_finds_what_exhaustive_search_finds():
     models = unlike_models()
     options = Search(beam_size=100, n_best=7, max_length=3, length_penalty=0.7)
-    found = search(IdModel(models, mean=mean), SOURCE, options)
-    whole = MeanOfWholeModels(models, mean)
+    found = search(IdModel(models), SOURCE, options)
+    whole = MeanOfWholeModels(models)
     for row, sentence in enumerate(sentences(SOURCE)):
         expected = every_hypothesis(whole, sentence, 3, 0.7)[:7]
         for n, (ids, score) in enumerate(expected):
@@ -80,9 +74,8 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(mean):
 
 
 @pytest.mark.stands_for("searches with several models")
-@pytest.mark.parametrize("mean", ONE_MEAN)
-def test_a_score_is_the_search_s_own(mean):
-    model = IdModel(unlike_models(), mean=mean)
+def test_a_score_is_the_search_s_own():
+    model = IdModel(unlike_models())
     options = Search(beam_size=3, max_length=5, length_penalty=0.7)
     found = search(model, SOURCE, options)
     target = found.ids[:, 0].numpy()
@@ -102,21 +95,18 @@ SEEDS = tf.constant([[3, 1], [5, 1], [7, 1]])
 
 
 @pytest.mark.parametrize(
-    "mean, options, prefix, seeds",
+    "options, prefix, seeds",
     [
-        *(
-            (mean, Search(beam_size=3, n_best=2), PREFIX, None)
-            for mean in MEANS
-        ),
-        (MEANS[0], Search(n_best=5, sampling=Sampling()), None, SEEDS),
+        (Search(beam_size=3, n_best=2), PREFIX, None),
+        (Search(n_best=5, sampling=Sampling()), None, SEEDS),
     ],
-    ids=[*MEANS, "draws"],
+    ids=["search", "draws"],
 )
-def test_a_model_with_itself_finds_its_own(mean, options, prefix, seeds):
+def test_a_model_with_itself_finds_its_own(options, prefix, seeds):
     model = make_model(num_layers=1)
     options = dataclasses.replace(options, max_extra_length=5)
     found, expected = (
-        search(IdModel(each, mean=mean), SOURCE, options, prefix, seeds)
+        search(IdModel(each), SOURCE, options, prefix, seeds)
         for each in ([model] * 3, model)
     )
     np.testing.assert_array_equal(found.ids, expected.ids)

@@ -87,11 +87,6 @@ def test_a_trained_model_answers_alike(trained, exported_trained, beam_size):
 
 
 def test_quantisation_is_in_the_file(small_translator, exported, tmp_path):
-    half = ctranslate2_export.export(
-        small_translator, tmp_path / "half", "float16"
-    )
-    sizes = [(path / "model.bin").stat().st_size for path in (exported, half)]
-    assert sizes[1] < 0.55 * sizes[0]
     int8 = ctranslate2_export.export(
         small_translator, tmp_path / "int8", "int8"
     )
@@ -155,7 +150,7 @@ def test_what_cannot_be_written_is_refused(small_translator, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
         ctranslate2_export.export(small_translator, tmp_path / "file/model")
-    with pytest.raises(ValueError, match="float16"):
+    with pytest.raises(ValueError, match="float32, int8"):
         ctranslate2_export.export(small_translator, tmp_path / "x", "bfloat16")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 

@@ -19,7 +19,6 @@ from keras_transformer.__main__ import main
 from keras_transformer.data.pieces import TERM_SYMBOLS
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.exporting import saved_model as serving
-from keras_transformer.exporting.serving_kit import Export
 from keras_transformer.model import Transformer
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
@@ -165,7 +164,6 @@ def test_the_command_prints_the_path_and_nothing_else(
     caplog.set_level(logging.INFO)
     arguments = [f"--run-dir={small_run}", f"--output={tmp_path}"]
     arguments += "--version=3 --average=1 --beam-size=2 --max-length=5".split()
-    arguments += ["--name=ende", "--max-batch-size=3"]
 
     assert main(["export", *arguments]) == 0
     assert capfd.readouterr().out == f"{tmp_path / '3'}\n"
@@ -176,8 +174,6 @@ def test_the_command_prints_the_path_and_nothing_else(
     # Two beams have no four best.
     assert found == (2, 2, 5)
     assert Served(tmp_path / "3")("serving_default", text=["laut"])
-    assert 'name: "ende"' in (tmp_path / "models.config").read_text()
-    assert Export().planned(tmp_path).max_batch_size == 3
 
 
 def test_8_bits_in_public_operators_alone_are_refused(

@@ -18,8 +18,6 @@ from project_table import ROOT
 from sample_runs import quantized_export
 from session_loader import Served
 
-from keras_transformer.exporting.serving_kit import models_config
-
 EXAMPLES = ROOT / "examples" / "serving"
 TEXTS = ["ein kleiner Hund bellt", "", "über die Wiese 😀"]
 
@@ -145,19 +143,12 @@ def test_the_compose_file_names_what_export_writes(exported):
     assert mode == "ro"
     # As make demo exports, seen from the compose file.
     assert (EXAMPLES / folder).resolve() == ROOT / "exported" / "demo"
-    config = models_config(pathlib.Path(folder).name)
-    assert 'name: "demo"' in config
-    assert f'base_path: "{inside}"' in config
     flags = dict(flag.split("=") for flag in service["command"])
     assert flags.pop("--enable_batching") == "true"
     assert int(flags.pop("--rest_api_timeout_in_ms")) >= 30_000
-    files = {
-        flags.pop("--model_config_file"),
-        flags.pop("--batching_parameters_file"),
-    }
-    assert not flags
-    assert files == {
-        f"{inside}/{path.name}"
-        for path in exported.parent.iterdir()
-        if path.is_file()
+    (file,) = (path for path in exported.parent.iterdir() if path.is_file())
+    assert flags == {
+        "--model_name": pathlib.Path(folder).name,
+        "--model_base_path": inside,
+        "--batching_parameters_file": f"{inside}/{file.name}",
     }

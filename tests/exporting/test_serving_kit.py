@@ -2,25 +2,18 @@
 
 import pytest
 import tensorflow as tf
-from google.protobuf import text_format
 from tensorflow_serving.apis import prediction_log_pb2
-from tensorflow_serving.config import model_server_config_pb2
 
 from keras_transformer.config import Search, UserError
 from keras_transformer.exporting import saved_model as serving
-from keras_transformer.exporting.batching_file import (
-    batching_text,
+from keras_transformer.exporting.serving_kit import (
+    BATCHING_TEXT,
+    Export,
     read_batching,
 )
-from keras_transformer.exporting.serving_kit import Export
 from keras_transformer.serving.limits import Batching
 
 BATCHING = "batching_parameters.txt"
-
-
-def read_models(text):
-    config = model_server_config_pb2.ModelServerConfig()
-    return text_format.Parse(text, config).model_config_list.config
 
 
 def read_warmup(version):
@@ -52,16 +45,6 @@ def test_the_batching_file_is_what_the_server_expects(exported):
     ]
 
 
-def test_the_models_file_serves_the_folder_under_its_name(exported):
-    (model,) = read_models((exported.parent / "models.config").read_text())
-    name = exported.parent.name
-    assert model.name == name
-    assert model.base_path == f"/models/{name}"
-    assert model.model_platform == "tensorflow"
-    # No policy: the server takes the highest version.
-    assert not model.HasField("model_version_policy")
-
-
 @pytest.mark.stands_for("requests of the warm-up")
 def test_the_warm_up_plays_in_the_loader_of_the_server(exported, served):
     seen = {}
@@ -74,9 +57,9 @@ def test_the_warm_up_plays_in_the_loader_of_the_server(exported, served):
         seen.setdefault(signature, []).append((size, texts))
 
     assert set(seen) == set(served.signatures)
-    limit = read_batching(exported.parent / BATCHING)["max_batch_size"]
     for requests in seen.values():
-        assert {1, limit} == {size for size, _ in requests}
+        # One text, for which weights are packed otherwise, and more.
+        assert {1, 2} == {size for size, _ in requests}
         # Short and long text, alone and together.
         lengths = [sorted(map(len, texts)) for _, texts in requests]
         short, long = lengths[-1][0], lengths[-1][-1]
@@ -87,47 +70,25 @@ def test_the_warm_up_plays_in_the_loader_of_the_server(exported, served):
 
 
 @pytest.mark.slow
-def test_a_later_version_adapts_to_the_files_that_are_there(
+def test_a_later_version_keeps_the_file_that_is_there(
     small_translator, tmp_path, one_signature
 ):
     options = Search(beam_size=1, max_source_length=7)
-    serving.export(
-        *(small_translator, tmp_path, 1, options), name="ende", max_batch_size=3
-    )
-    batching = tmp_path / BATCHING
-    models = tmp_path / "models.config"
-    # An operator tunes both.
-    batching.write_text("max_batch_size {\n  value: 5 # was 3\n}\n")
-    models.write_text(models.read_text() + "# pinned\n")
-
-    second = serving.export(small_translator, tmp_path, 2, options)
-
-    assert batching.read_text() == "max_batch_size {\n  value: 5 # was 3\n}\n"
-    assert models.read_text().endswith("# pinned\n")
-    sizes = {
-        len(values)
-        for _, _, inputs in read_warmup(second)
-        for values in inputs.values()
-    }
-    assert sizes == {1, 5}
-
-
-def test_the_batch_size_of_a_file_that_is_there_counts(tmp_path):
-    # The server would not load a version whose warm-up is larger.
-    (tmp_path / BATCHING).write_text(batching_text(8))
-    assert Export().planned(tmp_path).max_batch_size == 8
-    assert Export(max_batch_size=9).planned(tmp_path).max_batch_size == 8
+    (tmp_path / BATCHING).write_text("max_batch_size { value: 5 }  # Tuned.")
+    serving.export(small_translator, tmp_path, 2, options)
+    text = (tmp_path / BATCHING).read_text()
+    assert text == "max_batch_size { value: 5 }  # Tuned."
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused_before_any_work(tmp_path):
     (tmp_path / "export").touch()
     with pytest.raises(UserError, match="`output`"):
-        Export().planned(tmp_path / "export")
+        Export().path(tmp_path / "export")
 
 
 def test_the_file_of_an_export_says_what_the_server_does_without_one(tmp_path):
     path = tmp_path / "batching_parameters.txt"
-    path.write_text(batching_text())
+    path.write_text(BATCHING_TEXT)
     assert Batching(**read_batching(path)) == Batching()
 
 

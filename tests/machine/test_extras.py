@@ -100,7 +100,7 @@ def test_an_export_without_servings_messages_has_no_warm_up_and_says_so(
     assert (path / "saved_model.pb").exists()
     assert not (path / "assets.extra").exists()
     beside = {file.name for file in path.parent.iterdir()}
-    assert beside == {"1", "batching_parameters.txt", "models.config"}
+    assert beside == {"1", "batching_parameters.txt"}
     (message,) = caplog.messages
     assert is_asked_for(message[message.index("pip install ") :], "serving")
 

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from keras_transformer.config import UserError
-from keras_transformer.exporting.serving_kit import version_path
+from keras_transformer.exporting.serving_kit import Export
 from keras_transformer.machine import files
 
 
@@ -81,11 +81,11 @@ def test_an_interrupted_rename_brings_the_folder_back(tmp_path, monkeypatch):
 
 
 def test_a_version_may_be_the_time_in_nanoseconds_up_to_int64(tmp_path):
-    path = version_path(tmp_path, 1795759200123456789)
+    path = Export(1795759200123456789).path(tmp_path)
     assert path.name == "1795759200123456789"
-    assert version_path(tmp_path, 2**63 - 1).name == "9223372036854775807"
+    assert Export(2**63 - 1).path(tmp_path).name == "9223372036854775807"
     with pytest.raises(UserError, match="`version`"):
-        version_path(tmp_path, 2**63)
+        Export(2**63).path(tmp_path)
 
 
 def test_a_folder_takes_the_place_of_the_one_before(tmp_path):

@@ -29,8 +29,7 @@ def test_wrong_arguments_are_a_sentence(tmp_path, capsys):
         ((tmp_path, "--cors", "example.org"), "origin such as https://"),
         ((tmp_path, "--allow-host", "https://example.org"), "scheme and port"),
         ((tmp_path, "--name", "a/b"), "model name without / and :"),
-        # An export has one mean already.
-        ((tmp_path, "--ensemble-mean", "log-probabilities"), "--run-dir besi"),
+        ((tmp_path, "--ensemble", tmp_path), "--run-dir beside --ensemble"),
     ):
         try:
             code = main(["serve", *map(str, arguments)])

@@ -209,7 +209,7 @@ def test_the_tutorial_s_model_is_searched_and_scored_in_three_lines(caplog):
         assert hypotheses[0].text == expected.decode()
         np.testing.assert_allclose(hypotheses[0].score, score, rtol=1e-4)
     with pytest.raises(kt.UserError, match="received TutorialTransformer"):
-        translator.attention(["one"], ["eins"])
+        translator.align(["one"], ["eins"])
 
 
 @pytest.mark.stands_for("exports of models of one's own")

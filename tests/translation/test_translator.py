@@ -220,7 +220,7 @@ def test_a_score_is_a_normalised_log_probability(
 
 def test_a_side_that_is_no_list_of_texts_is_not_scored(translator):
     one = "runs/text.en"
-    for call in translator.score, translator.attention, translator.align:
+    for call in translator.score, translator.align:
         with pytest.raises(UserError, match="`sources`"):
             call(one, ["laut"])
         with pytest.raises(UserError, match="`targets`"):
