@@ -555,8 +555,8 @@ print("all holds")
 # ## 10. TensorFlow Serving
 #
 # Beside the model lies what the server reads: `batching_parameters.txt` says
-# how requests of many clients are put together. The SavedModel also has requests
-# to warm up with, so that the first client does not wait.
+# how requests of many clients are put together. The SavedModel also has
+# requests to warm up with, so that the first client does not wait.
 
 # %%
 for path in sorted(exported.parent.glob("*.*")):
