@@ -185,12 +185,12 @@ class Run:
         those that the run was opened with.
         """
         self.before_loading()
-        from keras_transformer.translation import loading
+        from keras_transformer.translation.translator import load
 
         asked = dict(average=average, precision=precision, shortlist=shortlist)
         given: dict = {k: x for k, x in asked.items() if x is not None}
         weights = dataclasses.replace(self.weights, **given)
-        return loading.load(self.runs, weights)
+        return load(self.runs, weights)
 
     @exhaustion.explained("learn from fewer `pairs`")
     def shortlist(

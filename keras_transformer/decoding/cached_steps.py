@@ -13,29 +13,13 @@ width.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.decoding.beam_search import Shared
 from keras_transformer.model import Transformer
-
-
-class Abilities(NamedTuple):
-    """What a model can do beyond a call.
-
-    Attributes:
-        vocab_size: The pieces that it scores.
-        steps: Makes its steps: `CachedSteps`, or what is called like it.
-        scores_features: Whether a call is `embedding.logits` of `features`.
-        has_attention: Whether the attention that it returns is that of a call.
-    """
-
-    vocab_size: int
-    steps: Callable[..., Any]
-    scores_features: bool = True
-    has_attention: bool = True
 
 
 class CachedSteps:

@@ -32,15 +32,10 @@ from keras_transformer.decoding.beam_search import (
     length_normaliser,
     search_by,
 )
-from keras_transformer.decoding.cached_steps import Abilities, CachedSteps
 from keras_transformer.decoding.candidates import Rules
+from keras_transformer.decoding.own_models import abilities_of, logits_of
 from keras_transformer.decoding.whole_characters import byte_table
-from keras_transformer.layers import (
-    Decoder,
-    DecoderLayer,
-    TiedEmbedding,
-    products,
-)
+from keras_transformer.layers import products
 from keras_transformer.model import Transformer
 
 if TYPE_CHECKING:
@@ -93,7 +88,7 @@ class IdModel:
     ) -> None:
         several = isinstance(models, list | tuple)
         self.models: tuple[Any, ...] = tuple(models) if several else (models,)
-        self._able = [_abilities_of(model) for model in self.models]
+        self._able = [abilities_of(model) for model in self.models]
         sizes = {each.vocab_size for each in self._able}
         if len(sizes) != 1:
             raise SettingError("models", "models of one vocabulary", sizes)
@@ -246,8 +241,6 @@ class IdModel:
                 features.append(model.features(inputs))
                 scorers.append(model.embedding.scorer())
             else:
-                from keras_transformer.decoding.own_models import logits_of
-
                 features.append(logits_of(model, inputs))
                 scorers.append(functools.partial(tf.cast, dtype=tf.float32))
         rows = [tf.reshape(each, [-1, each.shape[-1]]) for each in features]
@@ -314,17 +307,6 @@ class IdModel:
     def _token_counts(self, ids: tf.Tensor) -> tf.Tensor:
         """Count the tokens of each row `(B, L)` without PAD, int32 `(B,)`."""
         return tf.reduce_sum(tf.cast(ids != self.ids.pad, tf.int32), axis=-1)
-
-
-def _abilities_of(model: Model) -> Abilities:
-    """Find what a model can do beyond a call; a plain one can do all."""
-    if type(model) is Transformer:
-        parts = model.embedding, model.decoder, *model.decoder.layers
-        if {type(x) for x in parts} <= {TiedEmbedding, Decoder, DecoderLayer}:
-            return Abilities(model.vocab_size, CachedSteps)
-    from keras_transformer.decoding import own_models
-
-    return own_models.abilities_of(model)
 
 
 def _mean_logits(logits: Sequence[tf.Tensor]) -> tf.Tensor:

@@ -13,14 +13,15 @@ t tokens written so far.
 import functools
 import logging
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
 from keras_transformer.config import SpecialIds, UserError
 from keras_transformer.decoding.beam_search import Shared
-from keras_transformer.decoding.cached_steps import Abilities, CachedSteps
+from keras_transformer.decoding.cached_steps import CachedSteps
 from keras_transformer.layers import Decoder, DecoderLayer
 from keras_transformer.model import Transformer
 
@@ -89,44 +90,45 @@ def logits_of(model: Any, inputs: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
     return model(inputs)
 
 
-def abilities_of(model: Any) -> Abilities:
-    """Check a model, and find what it can do beyond a call."""
-    size = _check_model(model)
-    steps = CachedSteps if has_cached_step(model) else WholeSteps
-    of_features = isinstance(model, Transformer) and _written_with(
-        type(model), "features", ("call",)
-    )
-    return Abilities(size, steps, of_features, has_attention(model))
+class Abilities(NamedTuple):
+    """What a model can do beyond a call.
 
+    Attributes:
+        vocab_size: The pieces that it scores.
+        steps: Makes its steps: `CachedSteps`, or what is called like it.
+        scores_features: Whether a call is `embedding.logits` of `features`.
+        has_attention: Whether the attention that it returns is that of a call.
+    """
 
-def has_cached_step(model: Any) -> bool:
-    """Return whether `decode_step` computes what a call does."""
-    return _repeats_a_call(model, "decode_step", "step", ("call", "_run"))
-
-
-def has_attention(model: Any) -> bool:
-    """Return whether the attention that a model returns is that of a call."""
-    return _repeats_a_call(model, "cross_attention", "call", ()) and all(
-        type(layer).call in (Decoder.call, DecoderLayer.call)
-        for layer in (model.decoder, *model.decoder.layers)
-    )
+    vocab_size: int
+    steps: Callable[..., Any]
+    scores_features: bool
+    has_attention: bool
 
 
 # The methods that make a `Transformer`'s logits from memory and target.
 _OF_A_CALL = ("call", "features", "_decoded")
+_ATTEND = Decoder.call, DecoderLayer.call
 
 
-def _repeats_a_call(
-    model: Any, method: str, of_layer: str, of_call: tuple[str, ...]
-) -> bool:
-    """Return whether a method, and that of the decoder's layers, follow."""
+def abilities_of(model: Any) -> Abilities:
+    """Check a model, and find what it can do beyond a call."""
+    size = _check_model(model)
     if not isinstance(model, Transformer):
-        return False
-    decoder = (model.decoder, *model.decoder.layers)
-    return (
-        _written_with(type(model), method, _OF_A_CALL)
+        return Abilities(size, WholeSteps, False, False)
+    kind = type(model)
+    decoder = {type(x) for x in (model.decoder, *model.decoder.layers)}
+    is_cached = (
+        _written_with(kind, "decode_step", _OF_A_CALL)
         and _written_with(type(model.embedding), "scorer", ("logits",))
-        and all(_written_with(type(x), of_layer, of_call) for x in decoder)
+        and all(_written_with(x, "step", ("call", "_run")) for x in decoder)
+    )
+    return Abilities(
+        size,
+        CachedSteps if is_cached else WholeSteps,
+        _written_with(kind, "features", ("call",)),
+        _written_with(kind, "cross_attention", _OF_A_CALL)
+        and all(x.call in _ATTEND for x in decoder),
     )
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import errno
 import itertools
 import json
 import logging
@@ -31,7 +30,6 @@ if TYPE_CHECKING:  # What is scored alone needs no TensorFlow.
     from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger("keras_transformer")
-_READ_ONLY = errno.EROFS, errno.EACCES
 
 # SacreBLEU's tokenisers of detokenised text.
 TOKENIZERS = tuple(sorted(set(sacrebleu.BLEU.TOKENIZERS) - {"none"}))
@@ -71,7 +69,7 @@ class Evaluation:
             language has no spaces.
         seconds: Time of the translation only.
         target_tokens: Tokens of the translations, including end tokens.
-        folder: Where the texts and the figures lie; None if nowhere.
+        folder: Where the texts and the figures lie.
     """
 
     translations: tuple[str, ...] = dataclasses.field(repr=False)
@@ -140,32 +138,26 @@ def evaluate(
     lowercase: bool,
     tokenize: str,
 ) -> Evaluation:
-    """Translate a test set, score it, and write all to a folder, if it can."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        if error.errno not in _READ_ONLY:  # That is told at the end.
-            raise
+    """Translate a test set, score it, and write all to a folder."""
+    # Before the work, so that an unwritable place shows at once.
+    folder.mkdir(parents=True, exist_ok=True)
     translations, speed = translate(
         translator, test_set.sources, search, batching
     )
-    is_written = _write_texts(folder, test_set, translations)
+    _write_texts(folder, test_set, translations)
     how = test_set.about["target_lang"], lowercase, tokenize
     result = dataclasses.replace(
-        score(translations, test_set.references, *how),
-        **speed,
-        folder=folder if is_written else None,
+        score(translations, test_set.references, *how), **speed, folder=folder
     )
-    if is_written:
-        report = {
-            **test_set.about,
-            "search": dataclasses.asdict(search),
-            **translator.weights.report(),
-            **result.report(),
-        }
-        text = f"{json.dumps(report, indent=2)}\n"
-        files.write_text(folder / SCORES_FILE, text)
-        logger.info("Wrote texts and scores to %s.", folder)
+    report = {
+        **test_set.about,
+        "search": dataclasses.asdict(search),
+        **translator.weights.report(),
+        **result.report(),
+    }
+    text = f"{json.dumps(report, indent=2)}\n"
+    files.write_text(folder / SCORES_FILE, text)
+    logger.info("Wrote texts and scores to %s.", folder)
     references = itertools.chain(*test_set.references)
     if warning := caution(result.bleu.value, references, tokenize):
         logger.warning(warning)
@@ -174,30 +166,18 @@ def evaluate(
 
 def _write_texts(
     folder: pathlib.Path, test_set: TestSet, translations: Sequence[str]
-) -> bool:
-    """Write all texts as we score them; return whether the folder took them."""
+) -> None:
+    """Write all texts as we score them."""
     texts = {"source": test_set.sources, "translation": translations}
     several = len(test_set.references) > 1
     for number, reference in enumerate(test_set.references, 1):
         texts[f"reference.{number}" if several else "reference"] = reference
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # These may be more references, and figures of other translations.
-        for old in (*folder.glob("reference*.txt"), folder / SCORES_FILE):
-            old.unlink(missing_ok=True)
-        for name, lines in texts.items():
-            rows = (f"{on_one_line(text)}\n" for text in composed(lines))
-            files.write_text(folder / f"{name}.txt", "".join(rows))
-    except OSError as error:
-        if error.errno not in _READ_ONLY:
-            raise
-        logger.warning(
-            "Nothing is written to %s (%s): the scores are only shown.",
-            folder,
-            error.strerror,
-        )
-        return False
-    return True
+    # These may be more references, and figures of other translations.
+    for old in (*folder.glob("reference*.txt"), folder / SCORES_FILE):
+        old.unlink(missing_ok=True)
+    for name, lines in texts.items():
+        rows = (f"{on_one_line(text)}\n" for text in composed(lines))
+        files.write_text(folder / f"{name}.txt", "".join(rows))
 
 
 def warn_of_shared(corpus: Corpus, split: str, train_split: str) -> None:
@@ -359,7 +339,7 @@ def compound_split_bleu(*texts: Sequence[str]) -> Score:
     """
     name = "BLEU, tokenised, compounds split, as in the paper"
     prepared = map(split_compounds, map(composed, texts))
-    return _score(name, _of_tokens(), prepared, "moses-de.atat")
+    return _score(name, None, prepared, "moses-de.atat")
 
 
 def lowercase_tokenised_bleu(target_lang: str, *texts: Sequence[str]) -> Score:
@@ -378,7 +358,7 @@ def lowercase_tokenised_bleu(target_lang: str, *texts: Sequence[str]) -> Score:
         for each in texts
     )
     name = "BLEU, lower-cased, tokenised"
-    return _score(name, _of_tokens(), prepared, f"lc.norm.moses-{target_lang}")
+    return _score(name, None, prepared, f"lc.norm.moses-{target_lang}")
 
 
 def split_compounds(sentences: Iterable[str]) -> list[str]:
@@ -388,18 +368,18 @@ def split_compounds(sentences: Iterable[str]) -> list[str]:
     return [_COMPOUND.sub(r"\1 ##AT##-##AT## \2", text) for text in tokenised]
 
 
-def _of_tokens() -> sacrebleu.BLEU:
-    # `force`: the text is tokenised on purpose, so no warning.
-    return sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
-
-
 def _score(
     name: str,
-    metric: sacrebleu.BLEU | sacrebleu.CHRF,
+    metric: sacrebleu.BLEU | sacrebleu.CHRF | None,
     texts: Iterable[Sequence[str]],
     preparation: str = "",
 ) -> Score:
-    """Score the first of several lists of texts by the others."""
+    """Score the first of several lists by the others; None counts tokens."""
+    if metric is None:
+        # `force`: the text is tokenised on purpose, so no warning.
+        metric = sacrebleu.BLEU(
+            tokenize="none", smooth_method="none", force=True
+        )
     translations, *references = map(composed, texts)
     value = metric.corpus_score(translations, references).score
     # The signature counts the references, so it comes after the score.

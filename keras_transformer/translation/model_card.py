@@ -6,7 +6,6 @@ Old exports, and exports of models without a run, have none.
 import dataclasses
 import functools
 import json
-import logging
 import os
 import pathlib
 import re
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from keras_transformer.translation.sentences import Splitter
 
 CARD_FILE = "model_card.json"
-logger = logging.getLogger("keras_transformer")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,39 +80,24 @@ class ModelCard:
     def load(cls, saved_model: str | os.PathLike) -> "ModelCard | None":
         """Read the card in the folder of a SavedModel; None if it has none."""
         path = pathlib.Path(saved_model) / CARD_FILE
+        if not path.exists():
+            return None
+        known = {field.name for field in dataclasses.fields(cls)}
         try:
             fields = json.loads(path.read_text(encoding="utf-8"))
-            # As older versions called it.
-            fields.setdefault(
-                "precision", fields.pop("quantization", "float32")
-            )
-            known = {field.name for field in dataclasses.fields(cls)}
             # A later version of the package may say more.
-            card = cls(**{n: v for n, v in fields.items() if n in known})
-            for one in (card.source_lang, card.target_lang, card.weights):
-                _text(one)
-            return dataclasses.replace(
-                card,
-                scores=tuple(map(dict, card.scores)),
-                search=dict(card.search),
-                examples=tuple(map(_text, card.examples)),
-                operators=tuple(map(_text, card.operators)),
-                instructions=tuple(map(_text, card.instructions)),
-            )
-        except FileNotFoundError:
-            return None
+            given: dict[str, Any] = {
+                name: tuple(x) if isinstance(x, list) else x
+                for name, x in fields.items()
+                if name in known
+            }
+            return cls(**given)
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise UserError(
                 f"Expected the card of a model in {path}, cannot read it "
                 f"({type(error).__name__}); export the model again or remove "
                 "the file."
             ) from None
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
 
 
 def find_versions(folder: str | os.PathLike) -> dict[int, pathlib.Path]:
@@ -158,7 +141,7 @@ def make_card(
         corpus=_public_name(run.corpus),
         parameters=sum(parameters(each.model) for _, each in runs),
         weights=weights.identity,
-        scores=_scores(run_dir, how),
+        scores=_scores(run_dir / layout.EVALUATION, how),
         shortlist=weights.shortlist is not None,
         terms=run.training.term_share > 0,
         subject=subject,
@@ -167,28 +150,20 @@ def make_card(
 
 
 def _scores(
-    run_dir: pathlib.Path, how: Mapping[str, Any]
+    folder: pathlib.Path, how: Mapping[str, Any]
 ) -> tuple[dict[str, Any], ...]:
     """Read the scores of evaluations with these weights and settings."""
     scores = []
-    folder = run_dir / layout.EVALUATION
     for path in sorted(folder.glob(f"*/{layout.SCORES_FILE}")):
-        try:
-            report = json.loads(path.read_text(encoding="utf-8"))
-            report["shortlist"] = bool(report.get("shortlist"))  # Its file.
-            report["search"] = _alike(report["search"])
-            if any(report.get(name) != value for name, value in how.items()):
-                continue
+        report = json.loads(path.read_text(encoding="utf-8"))
+        report["shortlist"] = bool(report.get("shortlist"))  # Its file.
+        report["search"] = _alike(report["search"])
+        if all(report.get(name) == value for name, value in how.items()):
             name, split = _public_name(report["corpus"]), report["split"]
             scores += [
                 {"corpus": name, "split": split, **score}
                 for score in report["scores"].values()
             ]
-        except (OSError, ValueError, AttributeError, KeyError, TypeError) as e:
-            kind = type(e).__name__
-            logger.warning(
-                "Skipping %s, which cannot be read (%s).", path, kind
-            )
     return tuple(scores)
 
 

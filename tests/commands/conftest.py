@@ -10,7 +10,7 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.model import Transformer
 from keras_transformer.runs import checkpoints
 from keras_transformer.runs.weights import Weights
-from keras_transformer.translation import loading
+from keras_transformer.translation import translator as loading
 
 
 @pytest.fixture(scope="package")

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from verb_calls import give, run
 
-from keras_transformer.translation import loading
+from keras_transformer.translation import translator as loading
 
 
 # What is there is kept.

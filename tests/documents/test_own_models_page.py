@@ -10,8 +10,9 @@ import pytest
 import tensorflow as tf
 
 import keras_transformer as kt
+from keras_transformer.decoding.cached_steps import CachedSteps
 from keras_transformer.decoding.id_model import IdModel
-from keras_transformer.decoding.own_models import has_cached_step
+from keras_transformer.decoding.own_models import abilities_of
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "guides" / "own_models.md"
 
@@ -49,7 +50,8 @@ def test_the_programs_run_one_after_the_other():
     model.adapter.kernel.assign(3 * np.eye(16))
     fast = names["Fast"].from_config(model.get_config())
     fast.set_weights(model.get_weights())
-    assert has_cached_step(fast) and not has_cached_step(model)
+    assert abilities_of(fast).steps is CachedSteps
+    assert abilities_of(model).steps is not CachedSteps
     search = kt.Search(beam_size=3, max_length=5)
     source = tf.constant([[5, 7, 9, 3]])
     found = [IdModel(each).search_ids(source, search) for each in (model, fast)]

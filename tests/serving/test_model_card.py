@@ -31,16 +31,7 @@ def test_a_card_of_a_later_version_is_read_and_a_missing_one_is_none(tmp_path):
     assert ModelCard.load(tmp_path) == CARD
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "[]"),
-        *(
-            json.dumps({**dataclasses.asdict(CARD), **field})
-            for field in ({"search": [1, 2]}, {"examples": [["a"]]})
-        ),
-    ],
-)
+@pytest.mark.parametrize("text", ["", "[]", '{"source_lang": "en"}'])
 def test_a_broken_card_is_one_sentence(tmp_path, text):
     (tmp_path / CARD_FILE).write_text(text)
     with pytest.raises(UserError, match="export the model again or remove"):

@@ -74,7 +74,7 @@ def replace_translator(
             given.update(parallel=batching.parallel)
             return translate(texts), np.zeros(len(texts), bool)
 
-    home = "keras_transformer.translation.loading.load"
+    home = "keras_transformer.translation.translator.load"
     monkeypatch.setattr(home, lambda *_: Replacement())
     return given
 
