@@ -262,7 +262,7 @@ class Run:
             beam_size: As in `Search`; by default that of `search`.
             search: How to search, by default as the run. `n_best` and
                 `max_source_length` are not used.
-            lowercase: Whether to score lower-cased text too.
+            lowercase: Whether to score lower-cased, tokenised text too.
             tokenize: SacreBLEU's tokeniser for BLEU, such as `13a` or `char`;
                 by default that of the target language.
             parallel: Batches searched at the same time, as in

@@ -25,7 +25,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add(
         "--lowercase",
         action="store_true",
-        help="score lower-cased text too, plain and tokenised by Moses",
+        help="score lower-cased text too, tokenised by Moses",
     )
     add(
         "--tokenize",

@@ -62,8 +62,6 @@ class Evaluation:
         chrf: SacreBLEU's default chrF, on detokenised text.
         compound_split_bleu: The BLEU of the paper's tables, on tokenised
             text; None if the target language is not German.
-        lowercase_bleu: SacreBLEU's BLEU of lower-cased text; None if not
-            asked for.
         lowercase_tokenised_bleu: BLEU as many papers on small corpora print
             it, such as those on Multi30k; None if not asked for, or if the
             language has no spaces.
@@ -76,7 +74,6 @@ class Evaluation:
     bleu: Score
     chrf: Score
     compound_split_bleu: Score | None = None
-    lowercase_bleu: Score | None = None
     lowercase_tokenised_bleu: Score | None = None
     seconds: float | None = None
     target_tokens: int | None = None
@@ -246,9 +243,6 @@ def score(
     }
     if target.base == "de":
         scores["compound_split_bleu"] = compound_split_bleu(*texts)
-    if lowercase:
-        lowered = bleu(*texts, tokenize=tokenize, lowercase=True)
-        scores["lowercase_bleu"] = lowered
     if lowercase and target.has_spaces:
         tokenised = lowercase_tokenised_bleu(target.base, *texts)
         scores["lowercase_tokenised_bleu"] = tokenised
@@ -312,17 +306,13 @@ def bleu_tokenizer(target_lang: str, tokenize: str | None = None) -> str:
     return chosen
 
 
-def bleu(
-    *texts: Sequence[str], tokenize: str = "13a", lowercase: bool = False
-) -> Score:
-    """Compute sacreBLEU's BLEU, on detokenised text, perhaps lower-cased.
+def bleu(*texts: Sequence[str], tokenize: str = "13a") -> Score:
+    """Compute sacreBLEU's BLEU, on detokenised text.
 
     The translations come first, then the references, each a list.
     """
     # `force`: of tokenised text, `caution` tells.
-    metric = sacrebleu.BLEU(lowercase, force=True, tokenize=tokenize)
-    name = "BLEU, lower-cased" if lowercase else "BLEU"
-    return _score(name, metric, texts)
+    return _score("BLEU", sacrebleu.BLEU(force=True, tokenize=tokenize), texts)
 
 
 def chrf(*texts: Sequence[str]) -> Score:

@@ -79,15 +79,11 @@ def test_compound_split_bleu_counts_the_parts_of_compounds():
 
 
 def test_lower_cased_scores_come_when_asked_for_and_say_so():
-    assert evaluate(TRANSLATIONS, REFERENCES).lowercase_bleu is None
-    shouted = [text.upper() for text in TRANSLATIONS]
-
-    result = evaluate(shouted, REFERENCES, lowercase=True)
-
-    expected = sacrebleu.corpus_bleu(shouted, [REFERENCES], lowercase=True)
-    assert result.lowercase_bleu.value == expected.score > result.bleu.value
-    assert "|case:lc|" in result.lowercase_bleu.signature
-    assert "|prepared:lc." in result.lowercase_tokenised_bleu.signature
+    shouted = [text.upper() for text in REFERENCES]
+    assert evaluate(shouted, REFERENCES).lowercase_tokenised_bleu is None
+    found = evaluate(shouted, REFERENCES, lowercase=True)
+    assert found.lowercase_tokenised_bleu.value == pytest.approx(100)
+    assert "|prepared:lc." in found.lowercase_tokenised_bleu.signature
 
 
 def test_lower_cased_tokens_are_those_of_moses_after_normalising():
@@ -180,8 +176,7 @@ def test_a_tokenizer_may_be_chosen():
     result = evaluation.score(
         *(texts, [references], "ja"), lowercase=True, tokenize="char"
     )
-    for score in (result.bleu, result.lowercase_bleu):
-        assert "|tok:char|" in score.signature
+    assert "|tok:char|" in result.bleu.signature
     assert result.lowercase_tokenised_bleu is None
     with pytest.raises(UserError, match="'words'"):
         evaluation.bleu_tokenizer("ja", "words")

@@ -257,7 +257,7 @@ def test_a_functional_model_writes_with_the_ids_of_a_text_vectorization():
     begin, end = words.index("begin"), words.index("end")
     model = recurrent(13)  # More than there are words.
     tokenizer = kt.TokenizerAdapter(layer, bos_id=begin, eos_id=end)
-    assert tokenizer.ids == SpecialIds(0, None, begin, end, ())
+    assert tokenizer.ids == SpecialIds(0, begin, end, ())
     assert tokenizer.target.tokenize(["begin eins end"]).to_list() == [
         [words.index("eins"), end]
     ]
