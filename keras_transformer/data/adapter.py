@@ -136,13 +136,6 @@ class TokenizerAdapter(tf.Module):
             for text, each in zip(texts, ids, strict=True)
         ]
 
-    def tokenize_with_offsets(self, text: Any) -> Any:
-        """Refuse: these tokenizers do not say where a piece stands."""
-        raise UserError(
-            "Expected a `kt.Tokenizer`, which says where each piece stands in "
-            f"its text, received {type(self.source_tokenizer).__name__}."
-        )
-
     def _rows(self, ways: _Ways, text: Any) -> tf.RaggedTensor:
         """Tokenize without padding."""
         ids = ways[0](as_strings(text))

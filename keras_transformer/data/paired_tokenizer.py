@@ -140,26 +140,6 @@ class PairedTokenizer(Tokenizer):
                     some(tuple(x for x in self._names if x[:2] == ">>")),
                 )
 
-    def tokenize_with_offsets(
-        self, text: tf.Tensor | Sequence[str]
-    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        tags, rest = self._split_tags(text)
-        pieces, starts, ends = self._run("tokenize_with_offsets", rest)
-        starts, ends = (tf.cast(place, tf.int32) for place in (starts, ends))
-        # In bytes, (B, 0 or 1) and (B,).
-        lengths = tf.ragged.map_flat_values(tf.strings.length, tags)
-        before = tf.reduce_sum(lengths, axis=1)
-        end = _for_each(rest, EOS_ID)
-        nothing = tf.zeros_like(end)
-        return (
-            tf.concat([self._ids(tags), self._ids(pieces), end], axis=1),
-            tf.concat(
-                [tf.zeros_like(lengths), starts + before[:, None], nothing],
-                axis=1,
-            ),
-            tf.concat([lengths, ends + before[:, None], nothing], axis=1),
-        )
-
     def _split_tags(
         self, text: tf.Tensor | Sequence[str]
     ) -> tuple[tf.RaggedTensor, tf.Tensor]:

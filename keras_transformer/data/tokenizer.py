@@ -268,7 +268,9 @@ class Tokenizer(tf.Module):
             Ragged int32 `(B, None)`. A text of spaces and invisible characters
             is only `EOS_ID`, as an empty one is.
         """
-        text = self._without_kept(text)
+        text = as_strings(text)
+        if self.has_marks and self._side == SOURCE:
+            text, _ = kept_spans.put_away(text)
         is_blank = tf.strings.regex_full_match(text, _INVISIBLE)
         return self._run("tokenize", tf.where(is_blank, "", text))
 
@@ -293,25 +295,6 @@ class Tokenizer(tf.Module):
     def _words(self) -> sentencepiece_file.Words | None:
         is_possible = sentencepiece_file.are_independent(self.model)
         return sentencepiece_file.Words(self._pieces) if is_possible else None
-
-    def tokenize_with_offsets(
-        self, text: tf.Tensor | Sequence[str]
-    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Tokenize, and return the place of each piece in its text.
-
-        Returns:
-            The ids, and the offsets in bytes of each piece's beginning and
-            end, each ragged int32 `(B, None)`. Pieces that spell one character
-            in bytes share its end; `EOS_ID` has 0 and 0.
-        """
-        text = self._without_kept(text)
-        return self._run("tokenize_with_offsets", text)
-
-    def _without_kept(self, text: tf.Tensor | Sequence[str]) -> tf.Tensor:
-        text = as_strings(text)
-        if self.has_marks and self._side == SOURCE:
-            text, _ = kept_spans.put_away(text)
-        return text
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Turn ids into the text before the first `EOS_ID`.

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer.config import UserError
 from keras_transformer.data.languages import words_of
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.settings import whole_number
 from keras_transformer.translation.terms import MARK
 from keras_transformer.translation.text_batches import (
@@ -33,13 +35,12 @@ def read_pairs(
     translator: Any,
     graph: Callable[..., tuple],
     pairs: tuple[list[bytes], list[bytes]],
-    max_source_length: int | None,
-    batch_tokens: int,
+    max_source_length: int | None = None,
 ) -> list[Any]:
     """Call a graph with batches of pairs; return what it says of each."""
     if max_source_length is not None:
         whole_number("max_source_length", max_source_length, least=2)
-    batching, tokenizer = Batching(batch_tokens), translator.tokenizer
+    batching, tokenizer = Batching(2_048), translator.tokenizer
     source, _ = source_ids(tokenizer, pairs[0], max_source_length)
     target = tokenizer.target.tokenize(pairs[1])
     longest = tf.maximum(source.row_lengths(), target.row_lengths()).numpy()
@@ -85,44 +86,29 @@ def align_pairs(
     translator: Any,
     pairs: tuple[list[bytes], list[bytes]],
     max_source_length: int | None,
-    batch_tokens: int,
 ) -> list[Links]:
-    """Align the words of each pair of texts, as `Translator.align` says.
-
-    A source with a mark of `terms` has no links: what is read has other words.
-    """
+    """Align the words of each pair of texts, as `Translator.align` says."""
     look = translator.graph(
         "attention", translator.id_model.attention_ids, IDS, IDS
     )
-    read = read_pairs(
-        translator,
-        lambda *ids: (*ids, look(*ids)),
-        pairs,
-        max_source_length,
-        batch_tokens,
-    )
-    words, tokenizer = [], translator.tokenizer
-    languages = translator.source_lang, translator.target_lang
-    sides = (tokenizer, tokenizer.target)
-    for side, texts, language in zip(sides, pairs, languages, strict=True):
-        _, starts, ends = side.tokenize_with_offsets(texts)
-        places = zip(texts, starts.to_list(), ends.to_list(), strict=True)
-        words.append(
-            [
-                # Without the end token.
-                words_of_pieces(text, begins[:-1], stops[:-1], language)
-                for text, begins, stops in places
-            ]
+    tokenizer = translator.tokenizer
+    if not isinstance(tokenizer, Tokenizer):
+        raise UserError(
+            "Expected a `kt.Tokenizer`, whose pieces spell the words of a "
+            f"text, received {type(tokenizer.source_tokenizer).__name__}."
         )
+    read = read_pairs(
+        translator, lambda *ids: (*ids, look(*ids)), pairs, max_source_length
+    )
+    languages = translator.source_lang, translator.target_lang
     links = []
-    for text, (*ids, weights), *of_pieces in zip(
-        pairs[0], read, *words, strict=True
-    ):
-        # The source may be cut, and a blank text has its end alone.
-        counts = [np.sum(side != tokenizer.ids.pad) - 1 for side in ids]
-        source, target = (x[:n] for x, n in zip(of_pieces, counts, strict=True))
-        has_mark = MARK.search(text.decode())
-        links.append([] if has_mark else align_words(weights, source, target))
+    for source, target, (*ids, weights) in zip(*pairs, read, strict=True):
+        read_as, written_as = (
+            [piece.encode() for piece in tokenizer.pieces(side)] for side in ids
+        )
+        pair = source.decode(), target.decode()
+        of_pair = word_links(pair, languages, read_as, written_as, weights)
+        links.append(of_pair or [])
     return links
 
 
@@ -135,53 +121,45 @@ def word_links(
 ) -> Links | None:
     """Give each word of a translation the source word it looked at most.
 
-    Attention is float32 `(T, S)`; pieces may be filled up with "". None if the
-    pieces have other words than the texts, as when the source was cut or has a
-    mark of `terms`.
+    Attention is float32 `(T, S)`; pieces may be filled up behind "</s>". None
+    if the pieces have other words than the texts, as when the source was cut or
+    has a mark of `terms`.
     """
     if MARK.search(pair[0]):
         return None
     sides = []
     pieces_of = source_pieces, target_pieces
     for text, pieces, language in zip(pair, pieces_of, languages, strict=True):
-        words = _words(pieces, language)
-        of_pieces = set(itertools.chain(*words))
-        if len(words_of(text, language)) != len(of_pieces):
+        words = words_of_pieces(pieces, language)
+        if len(words_of(text, language)) != len({*itertools.chain(*words)}):
             return None
         sides.append(words)
     return align_words(attention, *sides)
 
 
-def _words(pieces: Sequence[bytes], language: str) -> list[range]:
-    """Find the words of each piece, without the end token."""
+def words_of_pieces(pieces: Sequence[bytes], language: str) -> list[range]:
+    """Find the words that each piece belongs to, without the end token.
+
+    A piece belongs to the words that it covers, even in part. One that covers
+    none, such as the space before a word, belongs to the next word.
+    """
     parts = [
         bytes([int(piece[3:5], 16)])
         if _BYTE.fullmatch(piece)
         else piece.replace(_SPACE, b" ")
         for piece in itertools.takewhile(lambda x: x and x != _END, pieces)
     ]
-    ends = list(itertools.accumulate(map(len, parts)))
-    starts = [0, *ends][: len(ends)]
-    return words_of_pieces(b"".join(parts), starts, ends, language)
-
-
-def words_of_pieces(
-    text: bytes, starts: Sequence[int], ends: Sequence[int], language: str
-) -> list[range]:
-    """Find the words of a UTF-8 text that each piece belongs to.
-
-    A piece belongs to the words that it covers, even in part. One that covers
-    none, such as the space before a word, belongs to the next word.
-    """
-    decoded = text.decode("utf-8", "replace")
-    sizes = [len(character.encode()) for character in decoded]
+    text = b"".join(parts).decode("utf-8", "replace")
+    sizes = [len(character.encode()) for character in text]
     offsets = [0, *itertools.accumulate(sizes)]
-    words = words_of(decoded, language)
+    words = words_of(text, language)
     begins = [offsets[begin] for begin, _ in words]
     stops = [offsets[end] for _, end in words]
-    of_pieces = []
-    for start, end in zip(starts, ends, strict=True):
+    of_pieces, start = [], 0
+    for part in parts:
+        end = start + len(part)
         first = min(bisect.bisect_right(stops, start), len(words) - 1)
         last = max(bisect.bisect_left(begins, end), first + 1)
         of_pieces.append(range(first, last))
+        start = end
     return of_pieces

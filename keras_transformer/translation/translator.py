@@ -402,7 +402,6 @@ class Translator:
         targets: Sequence[str],
         *,
         length_penalty: float | None = None,
-        batch_tokens: int = 2_048,
     ) -> list[float]:
         """Score given translations as the search scores its own.
 
@@ -411,8 +410,6 @@ class Translator:
             targets: A translation of each. The score is that of the tokenizer's
                 pieces: a search may have written others, with another score.
             length_penalty: The exponent alpha; by default that of `search`.
-            batch_tokens: Budget of a batch: its pairs times the tokens of its
-                longest text.
 
         Returns:
             Length-normalised log-probabilities in nats, in order.
@@ -426,13 +423,7 @@ class Translator:
         alpha = tf.constant(search.length_penalty, tf.float32)
         penalty = tf.TensorSpec([], tf.float32)
         score = self.graph("score", self.id_model.score_ids, IDS, IDS, penalty)
-        scores = read_pairs(
-            self,
-            lambda *ids: score(*ids, alpha),
-            pairs,
-            None,
-            batch_tokens,
-        )
+        scores = read_pairs(self, lambda *ids: score(*ids, alpha), pairs)
         return [float(score) for score, _ in scores]
 
     def align(
@@ -441,23 +432,23 @@ class Translator:
         targets: Sequence[str],
         *,
         max_source_length: int | None = None,
-        batch_tokens: int = 2_048,
     ) -> list[list[tuple[int, int]]]:
         """Find the source word that each target word attends to most.
 
         Words are those of `keras_transformer.data.languages.words_of`.
         Attention is the mean over all layers and heads, added up over the
-        pieces of the two words. A source is cut after `max_source_length`
-        tokens.
+        pieces of the two words.
 
         Returns:
             For each pair of texts the pairs (source word, target word),
-            counted from 0, in the order of the target.
+            counted from 0, in the order of the target; none if the model reads
+            other words, as of a source that is cut after `max_source_length`
+            tokens or has a mark of `terms`.
         """
         from keras_transformer.translation.alignment import align_pairs
 
         pairs = pairs_as_bytes(sources, targets)
-        return align_pairs(self, pairs, max_source_length, batch_tokens)
+        return align_pairs(self, pairs, max_source_length)
 
 
 def _remade(kind: Any, models: Any, tokenizer: Any, *settings: Any) -> Any:

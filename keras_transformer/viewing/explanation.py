@@ -132,19 +132,7 @@ class Explanation:
     def attention(self, hypothesis: int = 0) -> HypothesisAttention:
         """Return all attention of a hypothesis, by its rank from 0."""
         rank = checked_number("hypothesis", hypothesis, len(self.leaves))
-        return self.attention_of(self.leaves[rank])
-
-    def attention_of(self, node: int) -> HypothesisAttention:
-        """Return all attention of the pieces written up to `node`.
-
-        Of the start, where nothing was written, the number is -1.
-        """
-        if not -1 <= node < len(self.nodes):
-            raise ValueError(
-                f"`node` must be from -1 to {len(self.nodes) - 1}. Received: "
-                f"node={node}"
-            )
-        path = [self.nodes[number] for number in self.path(node)]
+        path = [self.nodes[number] for number in self.path(self.leaves[rank])]
         rows = [step.row for step in path]
         pieces = [step.piece for step in path]
         return HypothesisAttention(

@@ -64,20 +64,6 @@ def test_texts_become_the_ids_of_marian(translator, expected, ours):
         assert np.split(ids, np.cumsum(lengths)[:-1])[1].tolist() == wanted[1]
 
 
-def test_offsets_count_the_bytes_of_the_tag(translator):
-    ids, starts, ends = translator.tokenizer.tokenize_with_offsets(
-        [">>deu<<bird ß", "a bird"]
-    )
-    assert translator.tokenizer.pieces(ids[0].numpy()) == (
-        [">>deu<<", "▁bird", "▁", "ß", "</s>"]
-    )
-    assert starts[0].numpy().tolist() == [0, 7, 11, 12, 0]
-    assert ends[0].numpy().tolist() == [7, 11, 12, 14, 0]
-    # "▁", which stands before every text, has no byte; "a"; " bird".
-    assert starts[1].numpy().tolist() == [0, 0, 1, 0]
-    assert ends[1].numpy().tolist() == [0, 1, 6, 0]
-
-
 def test_a_tag_that_the_model_lacks_is_told_once(translator, caplog):
     for _ in range(2):
         translator.tokenizer.tokenize([">>deu<< a", ">>fr<< a", "a >>fr<<"])

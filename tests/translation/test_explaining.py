@@ -96,25 +96,34 @@ def test_each_fate_is_what_became_of_the_node(explained):
 
 def test_row_t_is_the_step_that_wrote_piece_t(explained, translator):
     for number in range(len(explained.nodes)):
-        path = explained.path(number)
-        ids = ids_of(translator, [explained.nodes[k].piece for k in path])
+        path = [explained.nodes[k] for k in explained.path(number)]
+        ids = ids_of(translator, [node.piece for node in path])
         (source,) = translator.tokenizer.tokenize([TEXT]).to_list()
         # The decoder reads the start token and all but the last piece.
         expected = translator.model.attention_weights(
             np.array([source]), np.array([[BOS_ID, *ids[:-1]]])
         )
 
-        found = explained.attention_of(number)
-
-        for name in ("encoder", "decoder", "cross"):
+        rows = [node.row for node in path]
+        found = {
+            "encoder": explained.encoder,
+            "decoder": explained.decoder[:, :, rows, : len(rows)],
+            "cross": explained.cross[:, :, rows],
+        }
+        for rank, leaf in enumerate(explained.leaves):
+            if leaf == number:
+                of_leaf = explained.attention(rank)
+                for name, weights in found.items():
+                    np.testing.assert_array_equal(
+                        getattr(of_leaf, name), weights
+                    )
+                assert of_leaf.target_pieces == [node.piece for node in path]
+                assert of_leaf.target_in == ["<s>", *of_leaf.target_pieces[:-1]]
+        for name, weights in found.items():
             np.testing.assert_allclose(
-                getattr(found, name),
-                np.stack(expected[name])[:, 0],
-                rtol=1e-4,
-                atol=1e-6,
+                weights, np.stack(expected[name])[:, 0], rtol=1e-4, atol=1e-6
             )
-        assert found.target_in == ["<s>", *found.target_pieces[:-1]]
-    assert len(found.source_pieces) == len(source)
+    assert len(explained.source_pieces) == len(source)
 
 
 def test_the_greedy_choice_is_the_likeliest_alternative_of_its_row(translator):
