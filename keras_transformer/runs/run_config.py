@@ -236,13 +236,15 @@ class RunConfig:
             fields = files.from_json(path.read_text(encoding="utf-8"))
             training, removed = _known(TrainingConfig, fields["training"])
             _convert(training, removed)
+            search, others = _known(Search, fields.get("search", {}))
+            removed |= others
             fields["removed"] = removed or fields.get("removed")
             if fields.get("symbols") is not None:
                 fields["symbols"] = tuple(fields["symbols"])
             parts = {
                 "model": ModelConfig(**fields["model"]),
                 "training": TrainingConfig(**training),
-                "search": Search(**fields.get("search", {})),
+                "search": Search(**search),
             }
             known, _ = _known(cls, {"version": None, **fields, **parts})
             run = cls(**known)

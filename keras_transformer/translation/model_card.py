@@ -127,9 +127,12 @@ def make_card(
 
         subject = demo.SUBJECT
         examples = demo.EXAMPLES.get(language_of(run.source_lang).base, ())
+    searched = dataclasses.asdict(search or run.search)
+    for name in ("n_best", "max_source_length"):  # Which are for it to choose.
+        del searched[name]
     how = {
         "is_own_corpus": True,
-        "search": _alike(dataclasses.asdict(search or run.search)),
+        "search": searched,
         "weights": weights.identity,
         "precision": precision,
         "shortlist": weights.shortlist is not None,
@@ -157,7 +160,8 @@ def _scores(
     for path in sorted(folder.glob(f"*/{layout.SCORES_FILE}")):
         report = json.loads(path.read_text(encoding="utf-8"))
         report["shortlist"] = bool(report.get("shortlist"))  # Its file.
-        report["search"] = _alike(report["search"])
+        searched = report["search"]
+        report["search"] = {name: searched.get(name) for name in how["search"]}
         if all(report.get(name) == value for name, value in how.items()):
             name, split = _public_name(report["corpus"]), report["split"]
             scores += [
@@ -165,12 +169,6 @@ def _scores(
                 for score in report["scores"].values()
             ]
     return tuple(scores)
-
-
-def _alike(search: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what an export may choose as it likes."""
-    others = "n_best", "max_source_length"
-    return {name: x for name, x in search.items() if name not in others}
 
 
 def _public_name(corpus: str) -> str:
