@@ -82,7 +82,7 @@ OF_BEFORE = """{
   "model": {"vocab_size": 991, "num_layers": 2, "d_model": 16},
   "training": {"steps": 7, "luck": %s, "care": %s, "normalization": "nfkc",
     "checkpoint_minutes": 2.5, "checkpoint_steps": null, "length_growth": null},
-  "search": {"beam_size": 3, "length_penalty": 0.6, "max_extra_length": 50},
+  "search": {"beam_size": 3, "length_penalty": 0.6, "no_unknown": false},
   "fingerprints": {"train": "d9f1e2b3"},
   "initial": null, "vocabulary": "44bf850b"
 }"""
