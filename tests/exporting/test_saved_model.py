@@ -48,35 +48,20 @@ def test_the_signatures_are_those_of_the_contract(served):
         for name, signature in served.signatures.items()
     }
 
-    text = ("string", [-1])
-    best = {
-        "translation": text,
-        "score": ("float32", [-1]),
-        "truncated": ("bool", [-1]),
+    text, score, cut = ((x, [-1]) for x in ("string", "float32", "bool"))
+    best = {"translation": text, "score": score, "truncated": cut}
+    three = {
+        "translations": ("string", [-1, 3]),
+        "scores": ("float32", [-1, 3]),
     }
+    pair = {"source": text, "target": text}
+    pieces = {f"{side}_pieces": ("string", [-1, -1]) for side in pair}
     assert found == {
         "serving_default": ({"text": text}, best),
         "with_prefix": ({"text": text, "prefix": text}, best),
-        "n_best": (
-            {"text": text},
-            {
-                "translations": ("string", [-1, 3]),
-                "scores": ("float32", [-1, 3]),
-                "truncated": ("bool", [-1]),
-            },
-        ),
-        "score": (
-            {"source": text, "target": text},
-            {"score": ("float32", [-1]), "num_tokens": ("int32", [-1])},
-        ),
-        "attention": (
-            {"source": text, "target": text},
-            {
-                "source_pieces": ("string", [-1, -1]),
-                "target_pieces": ("string", [-1, -1]),
-                "attention": ("float32", [-1, -1, -1]),
-            },
-        ),
+        "n_best": ({"text": text}, {**three, "truncated": cut}),
+        "score": (pair, {"score": score, "num_tokens": ("int32", [-1])}),
+        "attention": (pair, {**pieces, "attention": ("float32", [-1] * 3)}),
     }
 
 
