@@ -4,7 +4,6 @@
 # make test         the tests of what a change is most likely to break
 # make test-rest    all others: make test-slow and make test-examples
 # make test-all     every test
-# make seconds      the same, recording what each file of tests takes
 # make programs     Debian's chromium and nginx, which tests of the viewer, of
 #                   the server's page and of a proxy before it need
 # make notebooks    the notebooks whose source changed, executed
@@ -36,9 +35,8 @@ ON_ALL_CORES := --numprocesses auto --maxprocesses 4 --dist loadfile \
 CONTRACT := -m "not slow and not example" --durations 9 --durations-min 5
 
 .PHONY: demo env test test-slow test-examples test-rest \
-	test-all seconds programs \
-	notebooks lint docs dist test-oldest test-torch test-older test-node \
-	clean help
+	test-all programs notebooks lint docs dist test-oldest test-torch \
+	test-older test-node clean help
 
 demo: $(VENV)/run.stamp
 	$(BIN)/python train.py --preset demo --corpus demo --run-dir $(RUN)
@@ -67,9 +65,6 @@ test-rest: $(VENV)/test.stamp
 
 test-all: $(VENV)/test.stamp
 	$(BIN)/python -m pytest $(ON_ALL_CORES)
-
-seconds: $(VENV)/test.stamp
-	$(BIN)/python -m pytest $(ON_ALL_CORES) --record-seconds
 
 programs:
 	{ command -v chromium && PATH="$$PATH:/usr/sbin" command -v nginx; } || { \

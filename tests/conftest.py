@@ -6,6 +6,7 @@ import os
 # Before TensorFlow is imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import artifacts
 import hypothesis
 import pytest
 
@@ -19,20 +20,20 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("same")
 
-pytest_plugins = ["tiers"]
-
 # Tracing makes millions of objects that stay. Looking through them so often
 # takes a tenth of its time.
 gc.set_threshold(100_000, 50, 100)
 
 
 def pytest_sessionstart(session):
+    if not hasattr(session.config, "workerinput"):
+        artifacts.forget_others()
+        return
     # Workers of pytest-xdist fill all cores: with more threads each, they would
     # only wait for each other. Programs that they start still have several.
-    if hasattr(session.config, "workerinput"):
-        import tensorflow as tf
+    import tensorflow as tf
 
-        tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_intra_op_parallelism_threads(1)
 
 
 def pytest_configure(config):
