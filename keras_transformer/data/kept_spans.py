@@ -28,9 +28,8 @@ def put_away(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
     text = tf.strings.regex_replace(text, AS + END, _NOTHING)
     text = tf.strings.regex_replace(text, AS, _SOMETHING)
-    kept = []
+    around, kept = f"(?s).*?{_MARK}.*", []
     for symbol in KEPT:
-        around = f"(?s).*?{_MARK}.*"
         words = tf.strings.regex_replace(text, around, r"\1")
         wanted = tf.strings.regex_replace(text, around, r"\2")
         span = tf.where(wanted == "", words, wanted)
@@ -59,8 +58,7 @@ def put_back(text: tf.Tensor, kept: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         spans = tf.repeat(kept[:, number], shape[1])
         times = tf.cast(spans != "", tf.int64)
         faults += tf.abs(parts.row_lengths() - 1 - times)
-        span = tf.gather(spans, rows)
         is_last = tf.concat([rows[1:] != rows[:-1], [True]], axis=0)
-        values = parts.values + tf.where(is_last, "", span)
+        values = parts.values + tf.where(is_last, "", tf.gather(spans, rows))
         flat = tf.strings.unsorted_segment_join(values, rows, parts.nrows())
     return tf.reshape(flat, shape), tf.reshape(faults, shape)

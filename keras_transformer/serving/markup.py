@@ -21,7 +21,7 @@ import string
 from collections.abc import Sequence
 from html.parser import HTMLParser
 
-from keras_transformer.data.languages import words_of
+from keras_transformer.data.languages import language_of, words_of
 from keras_transformer.data.pieces import KEPT
 from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.service import Job, Sentence
@@ -347,6 +347,7 @@ class Segment:
         spans = [each.span for each in sentences]
         pieces = splitter.pieces(self.text, spans, best)
         self._target = "".join(pieces)
+        self._has_spaces = language_of(splitter.languages[1]).has_spaces
         # Of each word of the translation, its place and its source word's.
         self._words: list[tuple[Span, Span]] = []
         # Where sentences begin, and words begin and end: in the text, in the
@@ -429,7 +430,8 @@ class Segment:
             inner, pads = "", ("", "")
             if not child.code:
                 inner = self._inner(child, run, Span(start, end))
-            elif start == end:  # The model has left it out.
+            elif start == end and self._has_spaces:
+                # The model has left it out: it stands apart from words.
                 before = self._target[max(start - 1, 0) : start]
                 behind = self._target[start : start + 1]
                 pads = " " * before.isalnum(), " " * behind.isalnum()

@@ -41,7 +41,7 @@ from keras_transformer.serving.versions import (
 )
 from keras_transformer.translation.alignment import Links, word_links
 from keras_transformer.translation.sentences import Span, Splitter, tag_of
-from keras_transformer.translation.terms import UNKNOWN, Terms
+from keras_transformer.translation.terms import marker
 
 T = TypeVar("T")
 
@@ -161,14 +161,11 @@ class Job:
 
     def marker(self) -> Callable[[str], str]:
         """What marks a sentence; `RefusalError` of terms that make no sense."""
-        if card_of(self.model).terms:
-            try:
-                return Terms(self.terms or {}, self.splitter.languages[0]).mark
-            except UserError as error:
-                raise RefusalError(str(error)) from None
-        if self.terms:
-            raise RefusalError(UNKNOWN)
-        return str
+        card, (language, _) = card_of(self.model), self.splitter.languages
+        try:
+            return marker(self.terms, language, card.terms)
+        except UserError as error:
+            raise RefusalError(str(error)) from None
 
     async def receive(self) -> None:
         """Read the body, within limits of size, time and number."""

@@ -30,6 +30,7 @@ _ITERATIONS = 5
 # The most frequent target pieces are candidates of every source, beside the
 # most probable ones of each of its pieces.
 COMMON, BEST = 200, 50
+MOST = 50_000  # Pairs of sentences to learn from.
 MOST_PAIRS = 20_000_000  # Of pieces, for `associations`: about a gigabyte.
 
 
@@ -55,7 +56,7 @@ def tokenised(
 def learn(
     records: TokenisedCorpus,
     tokenizer: Tokenizer,
-    most: int = 50_000,
+    most: int = MOST,
 ) -> np.ndarray:
     """Find the candidates of each source piece in the first `most` pairs.
 
@@ -85,29 +86,22 @@ def learn(
 
 
 def associations(
-    records: TokenisedCorpus, size: int, most: int = 50_000
+    records: TokenisedCorpus, size: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find how strongly pieces belong together: p(target) times p(source).
 
     Return keys, source piece times `size` plus target piece, int64 in ascending
     order, and the product for each, at most 1.
     """
-    swapped = dataclasses.replace(
-        records, source=records.target, target=records.source
-    )
-    of_sides = []
-    pairs = np.cumsum(
-        records.source.lengths[:most].astype(np.int64)
-        * records.target.lengths[:most]
-    )
-    most = int(np.searchsorted(pairs, MOST_PAIRS)) + 1
-    for each in records, swapped:
-        paired = _paired(each, size, most)
-        keys = paired.sources.astype(np.int64) * size + paired.pieces
-        of_sides.append((keys, _probabilities(paired, size)))
-    (keys, forth), (backward, back) = of_sides
-    order = np.argsort(backward % size * size + backward // size)
-    return keys, forth * back[order]
+    source, target = records.source, records.target
+    lengths = source.lengths[:MOST].astype(np.int64) * target.lengths[:MOST]
+    most = int(np.searchsorted(np.cumsum(lengths), MOST_PAIRS)) + 1
+    forth = _paired(records, size, most)
+    swapped = dataclasses.replace(records, source=target, target=source)
+    back = _paired(swapped, size, most)
+    keys = forth.sources.astype(np.int64) * size + forth.pieces
+    order = np.lexsort((back.sources, back.pieces))
+    return keys, _probabilities(forth, size) * _probabilities(back, size)[order]
 
 
 def _paired(records: TokenisedCorpus, size: int, most: int) -> _Pairs:

@@ -11,8 +11,7 @@ symbol of one elsewhere gets a space: `< term>`.
 import itertools
 import pathlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
 from unicodedata import category
 
 from keras_transformer.config import SettingError, UserError
@@ -23,24 +22,33 @@ from keras_transformer.data.texts import checked_texts
 
 _SYMBOL = "|".join((*MARKS, *KEPT))
 MARK = re.compile(f"({TERM}(?:(?!{_SYMBOL}).)+{AS}(?:(?!{_SYMBOL}).)*{END})")
-# Addresses of the web and of e-mail, placeholders, tags and code. A bare tag
-# may be a symbol of the vocabulary.
+# Characters of an address, and letters of scripts that may follow it without a
+# space; those belong to it in a host and where a name or a value begins.
+_IN, _BEHIND = (
+    "!#-;=?-_a-~À-ӿ",
+    "\u0e00-\u1fff々〇ぁ-\ud7a3\U00020000-\U0003ffff",
+)
+_ADDRESS = (
+    rf"(?:https?://(?:[{_BEHIND}]+\.)*|www\.)[{_IN}]+"
+    rf"(?:(?<=/wiki/|.....[=#])[{_BEHIND}][{_IN}{_BEHIND}]*)?"
+    rf"(?<=[\wÀ-ӿ/{_BEHIND}])"
+)
+# And addresses of e-mail, placeholders, tags and code. A bare tag may be a
+# symbol of the vocabulary.
 _AS_IT_IS = re.compile(
+    rf"({_ADDRESS}|"
     r"""
-    (?:https?://|www\.)[!#-;=?-_a-~À-ӿ]*[\wÀ-ӿ/]
-    | (?<![\wÀ-ӿ.+-])[\wÀ-ӿ.+-]{1,64}@[\wÀ-ӿ-]+(?:\.[\w-]+)+
+      (?<![\wÀ-ӿ.+-])[\wÀ-ӿ.+-]{1,64}@[\wÀ-ӿ-]+(?:\.[\w-]+)+
     | (?<!\w)`[^`\n]+`(?!\w)
     | \{\{[^{}\n]*\}\} | \$?\{[^{}\s]*\} | \$[A-Za-z_]\w*
     | (?<![\w%])%(?:\d+\$|\(\w+\))?(?:\.\d+)?[sdifgxc@](?!\w)
     | <[A-Za-z][\w:-]*(?:\s[^<>]*)?/> | <[A-Za-z][\w:-]*\s+[\w:-]+=[^<>]*>
-    """,
+    )""",
     re.VERBOSE | re.ASCII,
 )
+# What ICU may cut through: letters of Chinese, or four of another script.
+_IS_SURE = re.compile("(?:.*[㐀-鿿].*|.{4,})(?<=[\u0e00-\uf8ff])").fullmatch
 LONGEST = 100  # Characters of a term.
-UNKNOWN = (
-    "Expected a model that knows marked terms to give `terms` to, received "
-    "one that never met any; train it with the recipe @terms (`term_share`)."
-)
 
 
 class Terms:
@@ -58,72 +66,69 @@ class Terms:
         lengths = {len(source) for source in self._terms}
         self._lengths = sorted(lengths, reverse=True)
         self._language = source_lang
+        self._has_spaces = language_of(source_lang).has_spaces
 
     def mark(self, text: str) -> str:
         """Mark a text: what it has marked itself, terms, and what stays."""
-        return "".join(
-            part if number % 2 else self._marked(part)
-            for number, part in enumerate(MARK.split(text))
-        )
+        parts = MARK.split(text)
+        parts[::2] = map(self._marked, parts[::2])
+        return "".join(parts)
 
     def _marked(self, text: str) -> str:
         text = re.sub(_SYMBOL, lambda x: f"< {x[0][1:]}", text)
-        parts, done = [""], 0
-        for start, end, wanted in self._found(text):
-            parts += [text[done:start], TERM, text[start:end], AS, wanted, END]
-            done = end
+        parts = _AS_IT_IS.split(text)
+        parts[1::2] = (f"{TERM}{x}{AS}{END}" for x in parts[1::2])
+        if self._terms:
+            parts[::2] = map(self._with_terms, parts[::2])
+        return "".join(parts)
+
+    def _with_terms(self, text: str) -> str:
+        parts, done, borders = [""], 0, self._borders(text)
+        for start in sorted(borders):
+            for length in self._lengths if start >= done else ():
+                words = text[start : start + length]
+                stop = start + len(words)
+                wanted = self._terms.get(words, self._terms.get(words.lower()))
+                if wanted is not None and (
+                    stop in borders or self._is_cut(words, start, borders)
+                ):
+                    parts += [text[done:start], TERM, words, AS, wanted, END]
+                    done = stop
+                    break
         return "".join([*parts, text[done:]])
 
-    def _found(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """Find what to mark: its place, and what is wanted."""
-        done = 0
-        kept = [(*x.span(), "") for x in _AS_IT_IS.finditer(text)]
-        for start, end, wanted in [*kept, (len(text), len(text), "")]:
-            yield from self._terms_in(text, done, start)
-            if start < end:
-                yield start, end, wanted
-            done = end
-
-    def _terms_in(
-        self, text: str, begin: int, end: int
-    ) -> Iterator[tuple[int, int, str]]:
-        borders = {begin + x for x in self._borders(text[begin:end])}
-        for start in sorted(borders):
-            for length in self._lengths:
-                words = text[start : start + length]
-                source = words if words in self._terms else words.lower()
-                wanted = self._terms.get(source)
-                stop = start + length
-                if begin <= start and wanted is not None and stop in borders:
-                    yield start, stop, wanted
-                    begin = stop
-                    break
+    def _is_cut(self, words: str, start: int, borders: set[int]) -> bool:
+        """Return whether ICU has cut a term elsewhere than at its end."""
+        inside = range(start + 1, start + len(words))
+        is_sure = not self._has_spaces and _IS_SURE(words)
+        return bool(is_sure) and not borders.isdisjoint(inside)
 
     def _borders(self, text: str) -> set[int]:
-        """Find where words begin and end, if that is asked."""
-        if not self._terms:
-            return set()
-        if not language_of(self._language).has_spaces:
+        """Find where words begin and end."""
+        if not self._has_spaces:
             return {*itertools.chain(*words_of(text, self._language))}
         letters = [x.isalnum() or category(x)[0] == "M" for x in text]
         pairs = itertools.pairwise([False, *letters, False])
-        return {
-            place
-            for place, (one, other) in enumerate(pairs)
-            if not (one and other)
-        }
+        return {i for i, both in enumerate(pairs) if not all(both)}
 
 
-def marked(
-    texts: Sequence[bytes], terms: Mapping[str, str] | None, translator: Any
-) -> list[bytes]:
-    """Mark the texts of a translator, if its model knows marks."""
-    if getattr(translator.tokenizer, "has_marks", False):
-        mark = Terms(terms or {}, translator.source_lang).mark
-        return [mark(text.decode()).encode() for text in texts]
+def marker(
+    terms: Mapping[str, str] | None, source_lang: str, knows_marks: bool
+) -> Callable[[str], str]:
+    """Return what marks a text for a model; nothing is, if it knows no marks.
+
+    Raises:
+        UserError: The terms are no glossary, or the model knows no marks.
+    """
+    if knows_marks:
+        return Terms(terms or {}, source_lang).mark
     if terms:
-        raise UserError(UNKNOWN)
-    return [*texts]
+        raise UserError(
+            "Expected a model that knows marked terms to give `terms` to, "
+            "received one that never met any; train it with the recipe @terms "
+            "(`term_share`)."
+        )
+    return str
 
 
 def _checked(terms: Mapping[str, str]) -> dict[str, str]:

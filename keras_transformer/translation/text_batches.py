@@ -199,13 +199,8 @@ def texts_of(
     if getattr(tokenizer, "has_marks", False):
         texts, faults = put_back(texts, put_away(source)[1])
         if not search.sampling:
-            order = tf.argsort(
-                tf.where(scores > -math.inf, faults, faults.dtype.max),
-                stable=True,
-            )
-            texts, scores = (
-                tf.gather(x, order, batch_dims=1) for x in (texts, scores)
-            )
+            faults = tf.where(scores > -math.inf, faults, faults.dtype.max)
+            texts, scores = _sorted_by(faults, texts, scores)
     if not search.sampling and search.n_best > 1:
         texts, scores = _each_once(texts, scores)
     return texts[:, : search.n_best], scores[:, : search.n_best]
@@ -229,9 +224,7 @@ def hypotheses(
     ] or [Hypothesis("", -math.inf)]
 
 
-def _each_once(
-    texts: tf.Tensor, scores: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
+def _each_once(texts: tf.Tensor, scores: tf.Tensor) -> list[tf.Tensor]:
     """Keep the best score of equal texts; "" with -inf fills up the rest."""
     same = texts[:, :, None] == texts[:, None, :]
     numbers = tf.range(tf.shape(texts)[1])
@@ -239,11 +232,12 @@ def _each_once(
     repeats = tf.reduce_any(same & earlier, axis=2)
     texts = tf.where(repeats, "", texts)
     scores = tf.where(repeats, -math.inf, scores)
-    order = tf.argsort(tf.cast(repeats, tf.int32), stable=True)
-    return (
-        tf.gather(texts, order, batch_dims=1),
-        tf.gather(scores, order, batch_dims=1),
-    )
+    return _sorted_by(tf.cast(repeats, tf.int32), texts, scores)
+
+
+def _sorted_by(keys: tf.Tensor, *columns: tf.Tensor) -> list[tf.Tensor]:
+    order = tf.argsort(keys, stable=True)
+    return [tf.gather(column, order, batch_dims=1) for column in columns]
 
 
 def seeds(text: tf.Tensor, sampling: Sampling) -> tf.Tensor:

@@ -23,7 +23,7 @@ from keras_transformer.runs.layout import TOKENIZER_FILE
 from keras_transformer.runs.run_config import load_vocabulary
 from keras_transformer.runs.weights import Runs, Weights
 from keras_transformer.settings import nearest, of_kind
-from keras_transformer.translation.terms import marked
+from keras_transformer.translation.terms import marker
 from keras_transformer.translation.text_batches import (
     IDS,
     SEEDS,
@@ -284,7 +284,9 @@ class Translator:
             both = zip(encoded, kept, strict=True)
             encoded = [b"" if signs else text for text, signs in both]
         tokenizer = self.tokenizer
-        encoded = marked(encoded, terms, self)
+        knows_marks = getattr(tokenizer, "has_marks", False)
+        mark = marker(terms, self.source_lang, knows_marks)
+        encoded = [mark(text.decode()).encode() for text in encoded]
         sources, truncated = source_ids(
             tokenizer, encoded, search.max_source_length
         )

@@ -334,10 +334,16 @@ def test_code_is_a_mark_where_the_model_knows_marks():
     assert found == "<code>f( )</code> aufrufen."
 
 
-def test_code_that_is_left_out_behind_the_last_word_keeps_its_distance():
+@pytest.mark.parametrize(
+    ("language", "best", "space"), [("de", "Ruf", " "), ("zh", "打", "")]
+)
+def test_code_that_is_left_out_stands_apart_where_words_do(
+    language, best, space
+):
     segment = read("Call <code>f()</code>", has_marks=True)[0]
-    found = put(segment, (Span(0, 10), "Ruf", [(0, 0)]))
-    assert found == "Ruf <code>f()</code>"
+    part, splitter = (Span(0, 10), best, [(0, 0)]), Splitter("en", language)
+    found = put(segment, part, splitter=splitter)
+    assert found == f"{best}{space}<code>f()</code>"
 
 
 KEYS = "<kbd>Ctrl</kbd>+<kbd title='{KT0}'>C</kbd> is <b>it</b>"

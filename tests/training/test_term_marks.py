@@ -35,9 +35,9 @@ def marks(tokenizer, corpus):
     """Make what marks a share of sources."""
 
     @functools.cache
-    def make(share, seed=1):
+    def make(share, **settings):
         model = ModelConfig(vocab_size=tokenizer.vocab_size, **DIGIT_SIZES)
-        recipe = TrainingConfig(term_share=share, seed=seed)
+        recipe = TrainingConfig(term_share=share, **{"seed": 1} | settings)
         return TermMarks(make_run(model, recipe), corpus, tokenizer)
 
     return make
@@ -68,9 +68,6 @@ def _texts(tokenizer, ids):
     ]
 
 
-MARK = re.compile("(<kept.>)(.*?)</term>")
-
-
 def test_a_symbol_stands_for_words_that_belong_together(batches):
     wanting = keeping = 0
     for sources, targets, marked, wanted in batches(1.0):
@@ -78,7 +75,7 @@ def test_a_symbol_stands_for_words_that_belong_together(batches):
             sources, targets, marked, wanted, strict=True
         ):
             # What is wanted, put back on both sides, gives the pair.
-            stands_for = {symbol: said for symbol, said in MARK.findall(new)}
+            stands_for = dict(re.findall("(<kept.>)(.*?)</term>", new))
             assert [*stands_for] == sorted(stands_for)
             assert [*stands_for] == sorted(re.findall("<kept.>", now))
             if all(said.strip() for said in stands_for.values()):
@@ -86,12 +83,10 @@ def test_a_symbol_stands_for_words_that_belong_together(batches):
                 for symbol, said in stands_for.items():
                     whole = whole.replace(symbol, said)
                 assert whole.split() == target.split()
-            if len(stands_for) == 1 and "<kept" in new:
-                (symbol,) = stands_for
-                before, after = new.split(symbol)
-                after = after[after.index("</term>") + 7 :]
+            if len(stands_for) == 1:
+                before, after = re.split("<kept.>.*?</term>", new)
                 gone = source.removeprefix(before).removesuffix(after)
-                before, after = now.split(symbol)
+                before, after = re.split("<kept.>", now)
                 theirs = target.removeprefix(before).removesuffix(after)
                 assert theirs.split() == [BECOMES[x] for x in gone.split()]
             keeps = [not said.strip() for said in stands_for.values()]
@@ -103,11 +98,7 @@ def test_a_symbol_stands_for_words_that_belong_together(batches):
 
 @pytest.mark.parametrize("share", [0.2, 0.7])
 def test_about_the_share_of_sources_has_marks(batches, share):
-    rows = [
-        "<term>" in x or "<kept" in x
-        for _, _, found, _ in batches(share, 211)
-        for x in found
-    ]
+    rows = ["<kept" in x for *_, new, _ in batches(share, 211) for x in new]
     assert np.mean(rows) == pytest.approx(share, abs=0.08)
 
 
@@ -120,13 +111,13 @@ def test_marks_are_a_function_of_seed_and_number(marks, corpus):
         assert not np.array_equal(first[0], other[0])
 
 
-def test_sides_grow_no_longer_than_the_longest_pair(tokenizer, corpus):
-    model = ModelConfig(vocab_size=tokenizer.vocab_size, **DIGIT_SIZES)
-    recipe = TrainingConfig(term_share=1.0, max_length=43)
-    mark = TermMarks(make_run(model, recipe), corpus, tokenizer)
+def test_sides_grow_no_longer_than_the_longest_pair(marks, corpus):
+    mark, batch = (
+        marks(1.0, max_length=43),
+        corpus.gather(np.arange(97), 41, 41),
+    )
     for number in range(17):
-        batch = mark(number, *corpus.gather(np.arange(97), 41, 41))
-        for side in batch:
+        for side in mark(number, *batch):
             assert np.count_nonzero(side, axis=1).max() <= 43
 
 

@@ -1,5 +1,7 @@
 """Marks of terms in texts, written by hand."""
 
+import math
+import re
 import types
 
 import pytest
@@ -42,36 +44,37 @@ def test_a_vowel_sign_of_hindi_belongs_to_its_word():
     )
 
 
-def test_words_without_spaces_are_those_of_icu():
-    found = mark("電気は高いです。電気", {"電気": "power"}, "ja")
-    assert found == (
-        "<term>電気<as>power</term>は高いです。<term>電気<as>power</term>"
-    )
-    # 京都 is no word of 東京都.
-    assert mark("東京都", {"京都": "Kyoto"}, "ja") == "東京都"
+@pytest.mark.parametrize(
+    ("language", "term", "text", "marked"),
+    [
+        ("ja", "電気", "電気は。電気", "<電気>は。<電気>"),
+        # 京都 is no word of 東京都, nor 人 of 大人, nor はし of はした.
+        ("ja", "京都", "東京都と京都", "東京都と<京都>"),
+        ("ja", "人", "大人の人", "大人の<人>"),
+        ("ja", "はし", "私はした", "私はした"),
+        # ICU has 工|人们, and เฟ|ซบุ๊ก as two words.
+        ("zh", "工人", "工人们和工人", "<工人>们和<工人>"),
+        ("th", "เฟซบุ๊ก", "เล่นเฟซบุ๊กทุกวัน", "เล่น<เฟซบุ๊ก>ทุกวัน"),
+        ("th", "มา", "มาก", "มาก"),
+        # 1st of 10th, and letters of scripts with spaces.
+        ("ja", "第1", "第10回", "第10回"),
+        ("ja", "USB port", "USB portsとUSB port", "USB portsと<USB port>"),
+    ],
+)
+def test_a_term_without_spaces_may_go_beyond_a_border_of_icu(
+    language, term, text, marked
+):
+    found = mark(text, {term: "x"}, language)
+    assert found == re.sub("<(.*?)>", r"<term>\1<as>x</term>", marked)
 
 
 @pytest.mark.parametrize(
     "kept",
     [
-        "https://a.org/b_(c)/d?e=1&f=2#g",
-        "http://münchen.de"[:8] + "a.de/x",
-        "www.b.org",
-        "c.d+e@f.co.jp",
-        "{name}",
-        "${name}",
-        "{{ name }}",
-        "$name",
-        "%s",
-        "%1$s",
-        "%(count)d",
-        "%.2f",
-        '<x id="1"/>',
-        '<ph name="a">',
-        "<br/>",
-        "http://a.de/Müller",
-        "müller@b.de",
-        "`rm -r .`",
+        *("https://a.org/b_(c)/d?e=1&f=2#g", "www.b.org", "c.d+e@f.co.jp"),
+        *("http://a.de/x", "http://a.de/Müller", "müller@b.de"),
+        *("{name}", "${name}", "{{ name }}", "$name", "%s", "%1$s", "%.2f"),
+        *("%(count)d", '<x id="1"/>', '<ph name="a">', "<br/>", "`rm -r .`"),
     ],
 )
 def test_addresses_placeholders_and_code_stay_as_they_are(kept):
@@ -82,19 +85,28 @@ def test_addresses_placeholders_and_code_stay_as_they_are(kept):
 
 
 @pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("https://a.de/xを見る", "https://a.de/x"),
+        ("访问http://a.cn/了解更多", "http://a.cn/"),
+        ("https://ja.wikipedia.org/wiki/東京/歴史 を", "{}東京/歴史"),
+        ("https://ja.wikipedia.org/wiki/東京、次", "{}東京"),
+        ("https://a.de/?q=東京&x=1。", "https://a.de/?q=東京&x=1"),
+        ("https://a.de/x#歴史」", "https://a.de/x#歴史"),
+        ("https://例え.jp/xを見る", "https://例え.jp/x"),
+    ],
+)
+def test_other_letters_are_in_an_address_where_a_name_begins(text, address):
+    address = address.format("https://ja.wikipedia.org/wiki/")
+    whole = f"<term>{address}<as></term>"
+    assert mark(text, {}, "ja") == text.replace(address, whole)
+
+
+@pytest.mark.parametrize(
     "text",
     [
-        "<bt> a",
-        "x <y and z> w",
-        "it`s that`s",
-        "50% sure",
-        "100%d",
-        "$5 and 5$",
-        "5 < 6 > 4",
-        "a@b",
-        "{ a b",
-        "it`s",
-        "",
+        *("<bt> a", "x <y and z> w", "it`s that`s", "50% sure", "100%d"),
+        *("$5 and 5$", "5 < 6 > 4", "a@b", "{ a b", "it`s", "http://", ""),
     ],
 )
 def test_prose_has_no_marks(text):
@@ -113,14 +125,8 @@ def test_whole_marks_of_a_text_stay_and_other_symbols_are_text():
 @pytest.mark.parametrize(
     "glossary",
     [
-        {"a": None},
-        {1: "b"},
-        ["a"],
-        "a",
-        {"a": "<term>"},
-        {"a": "b\0"},
-        {"a": "\ud800"},
-        {"a" * 101: "b"},
+        *({"a": None}, {1: "b"}, ["a"], "a", {"a": "<term>"}, {"a": "b\0"}),
+        *({"a": "\ud800"}, {"a" * 101: "b"}),
     ],
 )
 def test_what_is_no_glossary_is_refused(glossary):
@@ -149,31 +155,27 @@ def test_a_model_that_never_met_marks_refuses_terms():
     assert translator.translate(["one"], terms={}) == ["eins"]
 
 
-@pytest.mark.parametrize(
-    ("n_best", "first"), [(1, ["a {x}"]), (3, ["a {x}", "a", "a {x} {x}"])]
-)
-def test_a_translation_that_does_what_marks_want_comes_first(n_best, first):
-    search = Search(beam_size=5, n_best=n_best)
-    spelled = ["a", "a <kept0> <kept0>", "a <kept0>", "a <kept0>", ""]
+def ranked(search, spelled, scores):
+    """Put the hypotheses of a source with a mark for {x} in their order."""
     vocabulary = types.SimpleNamespace(
         has_marks=True, detokenize=lambda ids: tf.constant([spelled])
     )
-    assert with_choice(vocabulary, search).n_best == 5
-    scores = tf.constant([[-1.0, -2.0, -3.0, -4.0, -float("inf")]])
-    result = BeamResult(tf.zeros([1, 5, 2]), scores, tf.ones([1, 5]))
+    search = with_choice(vocabulary, search)
+    result = BeamResult(None, tf.constant([scores]), None)
     source = ["one <term>{x}<as></term>"]
     texts, scores = texts_of(vocabulary, result, search, source)
-    assert [x.decode() for x in texts.numpy()[0]] == first
-    assert scores.numpy()[0].tolist() == [-3, -1, -2][:n_best]
+    return [x.decode() for x in texts.numpy()[0]], scores.numpy()[0].tolist()
+
+
+def test_a_translation_that_does_what_marks_want_comes_first():
+    spelled = ["a", "a <kept0> <kept0>", "a <kept0>", "a <kept0>", ""]
+    scores = [-1.0, -2.0, -3.0, -4.0, -math.inf]
+    texts, scores = ranked(Search(beam_size=5), spelled, scores)
+    assert texts[:3] == ["a {x}", "a", "a {x} {x}"]
+    assert scores[:3] == [-3, -1, -2]
 
 
 def test_draws_stay_in_their_order():
     search = Search(n_best=2, sampling=Sampling())
-    vocabulary = types.SimpleNamespace(
-        has_marks=True, detokenize=lambda ids: tf.constant([["a", "<kept0>"]])
-    )
-    assert with_choice(vocabulary, search) is search
-    result = BeamResult(tf.zeros([1, 2, 2]), tf.zeros([1, 2]), tf.ones([1, 2]))
-    source = ["<term>{x}<as></term>"]
-    texts, _ = texts_of(vocabulary, result, search, source)
-    assert texts.numpy().tolist() == [[b"a", b"{x}"]]
+    texts, _ = ranked(search, ["a", "<kept0>"], [-1.0, -2.0])
+    assert texts == ["a", "{x}"]
