@@ -162,7 +162,7 @@ def _make(
     texts = list(read)
     of_texts = hashlib.blake2b(json.dumps(texts).encode(), digest_size=16)
     origin = {"text": of_texts.hexdigest()}
-    origin |= unfinished.deciding(run.chosen(), search)
+    origin |= run.chosen().deciding(search)
     noted, path = json.dumps(origin), folder / "origin.json"
     if path.is_file() and path.read_text("utf-8") == noted:
         return

@@ -11,11 +11,7 @@ from keras_transformer.commands import command_line, flags, text_streams
 from keras_transformer.config import Search, UserError
 from keras_transformer.data import lines
 from keras_transformer.translation import sentences, terms
-from keras_transformer.translation.unfinished import (
-    chunks,
-    deciding,
-    write_chunks,
-)
+from keras_transformer.translation.unfinished import chunks, write_chunks
 
 if TYPE_CHECKING:
     from keras_transformer.translation.translator import Translator
@@ -146,7 +142,7 @@ def run(args: argparse.Namespace) -> None:
                 args.split_sentences,
             )
 
-        how = deciding(translator.weights, search)
+        how = translator.weights.deciding(search)
         how |= {"by": [args.alignment, args.split_sentences, wanted]}
         write_chunks(output, rows, translated, how, progress)
     command_line.say_next("view", "--run-dir", args.run_dir, "TEXT")

@@ -171,16 +171,12 @@ def _trace(
 def _tensorflow_silent() -> Iterator[None]:
     """Drop TensorFlow's notices, and the handler that the root logger gets."""
     # They name some hundred weights, and the temporary folder.
-    loggers = [logging.getLogger(name) for name in ("absl", "tensorflow")]
-    levels = [each.level for each in loggers]
-    handlers = logging.root.handlers[:]
-    for each in loggers:
-        each.setLevel(logging.WARNING)
+    level, handlers = logging.root.manager.disable, logging.root.handlers[:]
+    logging.disable(max(level, logging.INFO))
     try:
         yield
     finally:
-        for each, level in zip(loggers, levels, strict=True):
-            each.setLevel(level)
+        logging.disable(level)
         logging.root.handlers[:] = handlers
 
 

@@ -9,9 +9,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.config import (
-    SEARCH_PRECISIONS,
-)
+from keras_transformer.config import SEARCH_PRECISIONS, Search
 from keras_transformer.machine import files
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.settings import check_settings, setting, settings_of
@@ -67,13 +65,14 @@ class Weights:
         """Identify what was chosen: other weights have another text."""
         return " + ".join(map(str, self.chosen))
 
-    def deciding(self) -> dict[str, Any]:
-        """Collect what decides what the models say, ready for JSON."""
+    def deciding(self, search: Search) -> dict[str, Any]:
+        """Collect what decides how texts are translated, ready for JSON."""
         words = self.shortlist
         return {
             "model": self.identity,
             "precision": self.precision,
             "shortlist": words and files.checksum(words),
+            **dataclasses.asdict(search),
         }
 
     def report(self) -> dict[str, Any]:

@@ -7,17 +7,14 @@ another model, search or text never reuses it.
 """
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from keras_transformer.config import Search
 from keras_transformer.machine import files
 from keras_transformer.runs import layout
-from keras_transformer.runs.weights import Weights
 from keras_transformer.translation.display import SentenceDisplay
 
 # Texts that are translated before they are written.
@@ -81,11 +78,6 @@ def write_chunks(
     for chunk in rows:
         was_there = output.add([how, chunk], make(chunk))
         display.end_chunk(len(chunk), was_there)
-
-
-def deciding(weights: Weights, search: Search) -> dict[str, Any]:
-    """Collect what decides how texts are translated, ready for JSON."""
-    return {**weights.deciding(), **dataclasses.asdict(search)}
 
 
 def chunks(
