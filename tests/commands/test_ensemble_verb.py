@@ -17,7 +17,7 @@ from verb_calls import (
     write_lines,
 )
 
-from keras_transformer.config import BOS_ID
+from keras_transformer.decoding.id_model import IdModel
 from keras_transformer.model import Transformer
 from keras_transformer.run import Run
 from keras_transformer.runs import checkpoints
@@ -92,17 +92,12 @@ def test_an_export_holds_all_models(run_dir, other, tmp_path):
     looks = signatures["attention"](
         source=tf.constant(ENGLISH), target=tf.constant(GERMAN)
     )
-    tokenizer, models = translator.tokenizer, translator.id_model.models
-    for row, pair in enumerate(zip(ENGLISH, GERMAN, strict=True)):
-        source, target = (ids.numpy() for ids in tokenizer.tokenize(pair))
-        written = np.array([[BOS_ID, *target[:-1]]])
-        of_models = [
-            np.mean(model.attention_weights(source[None], written)["cross"], 0)
-            for model in models
-        ]
-        expected = np.mean(of_models, axis=(0, 1, 2))
-        found = looks["attention"][row, : len(target), : len(source)]
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+    tokenize = translator.tokenizer.tokenize
+    pairs = [tokenize(side).to_tensor() for side in (ENGLISH, GERMAN)]
+    models = translator.id_model.models
+    of_each = [IdModel(model).attention_ids(*pairs) for model in models]
+    expected = np.mean(of_each, axis=0)
+    np.testing.assert_allclose(looks["attention"], expected, atol=1e-5)
 
 
 def test_another_vocabulary_is_refused(run_dir, tmp_path, source_file, capsys):

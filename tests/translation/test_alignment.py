@@ -14,6 +14,7 @@ from keras_transformer.translation.alignment import (
     align_words,
     words_of_pieces,
 )
+from keras_transformer.translation.text_batches import source_ids
 from keras_transformer.translation.translator import Translator
 
 PAD, BOS, EOS = config.PAD_ID, config.BOS_ID, config.EOS_ID
@@ -138,20 +139,15 @@ def test_the_export_tells_what_translations_see(served, small_translator):
     found = served("attention", source=texts, target=targets)
 
     tokenizer = small_translator.tokenizer
-    for row, pair in enumerate(zip(texts, targets, strict=True)):
-        ids = [side.numpy() for side in tokenizer.tokenize(pair)]
-        if row == 2:
-            ids[0] = np.append(ids[0][:10], EOS)  # It was cut.
-        for side, of_side in zip(("source", "target"), ids, strict=True):
-            names = [name.decode() for name in found[f"{side}_pieces"][row]]
-            padding = [""] * (len(names) - len(of_side))
-            assert names == tokenizer.pieces(of_side) + padding
-        source, target = ids
-        written = np.array([[BOS, *target[:-1]]])
-        seen = small_translator.model.attention_weights(source[None], written)
-        expected = np.zeros(found["attention"].shape[1:])
-        mean = np.mean(seen["cross"], axis=(0, 1, 2))
-        expected[: len(target), : len(source)] = mean
-        np.testing.assert_allclose(
-            found["attention"][row], expected, rtol=1e-4, atol=1e-5
-        )
+    source, are_cut = source_ids(tokenizer, texts, 11)
+    assert are_cut.numpy().tolist() == [False, False, True]
+    target = tokenizer.tokenize(targets)
+    expected = small_translator.id_model.attention_ids(
+        source.to_tensor(PAD), target.to_tensor(PAD)
+    )
+    np.testing.assert_allclose(found["attention"], expected, 1e-4, 1e-5)
+    for side, ids in (("source_pieces", source), ("target_pieces", target)):
+        for names, row in zip(found[side], ids, strict=True):
+            pieces = tokenizer.pieces(row.numpy())
+            pieces += [""] * (len(names) - len(pieces))
+            assert [name.decode() for name in names] == pieces
