@@ -1,88 +1,85 @@
 """The clients and the compose file of examples/serving.
 
 The clients run as processes against what stands in for TensorFlow Serving: the
-embedded server for its REST interface, `prediction_server.py` for gRPC.
+embedded server for its REST interface, and for gRPC the service below.
 """
 
-import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+from concurrent import futures
 
+import grpc
 import pytest
 import tensorflow as tf
 import yaml
 from project_table import ROOT
 from sample_runs import quantized_export
 from session_loader import Served
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 EXAMPLES = ROOT / "examples" / "serving"
 TEXTS = ["ein kleiner Hund bellt", "", "über die Wiese 😀"]
 
 
+class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
+    """Takes what TensorFlow Serving documents, no more, for a model `small`."""
+
+    def __init__(self, served):
+        self.served = served
+
+    def Predict(self, request, context):
+        spec = request.model_spec
+        if spec.name != "small":
+            context.abort(grpc.StatusCode.NOT_FOUND, spec.name)
+        inputs = {x: tf.make_ndarray(y) for x, y in request.inputs.items()}
+        signature = spec.signature_name or "serving_default"
+        response = predict_pb2.PredictResponse(model_spec=spec)
+        for name, values in self.served(signature, **inputs).items():
+            response.outputs[name].CopyFrom(tf.make_tensor_proto(values))
+        return response
+
+
 @pytest.fixture(scope="module")
-def ports(exported, server):
+def ports(served, server):
     """The port that each client asks."""
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            ROOT / "tests" / "support" / "prediction_server.py",
-            exported,
-            "small",
-        ],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+    service = grpc.server(futures.ThreadPoolExecutor(1))
+    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
+        PredictionService(served), service
     )
-    with process:
-        grpc_port = process.stdout.readline().strip()
-        assert grpc_port, "the stand-in has not started"
-        yield {"grpc_client.py": grpc_port, "rest_client.py": server.port}
-        process.stdin.close()
+    port = service.add_insecure_port("127.0.0.1:0")
+    service.start()
+    yield {"grpc_client.py": port, "rest_client.py": server.port}
+    service.stop(None)
 
 
-@pytest.fixture(scope="module")
-def expected(served):
-    found = served("serving_default", text=TEXTS)
-    return [text.decode() for text in found["translation"]]
-
-
-def ask(client, *arguments):
-    return subprocess.run(
-        [sys.executable, EXAMPLES / client, *arguments],
+@pytest.mark.example
+@pytest.mark.parametrize("client", ["grpc_client.py", "rest_client.py"])
+def test_a_client_prints_a_translation_a_line(ports, served, client):
+    address = f"--server=localhost:{ports[client]}"
+    found = subprocess.run(
+        [sys.executable, EXAMPLES / client, "--model=small", address, *TEXTS],
         capture_output=True,
         text=True,
         # Without this package.
         cwd="/",
         env={"PATH": "", "PYTHONIOENCODING": "utf-8"},
     )
-
-
-@pytest.mark.example
-@pytest.mark.parametrize("client", ["grpc_client.py", "rest_client.py"])
-def test_a_client_prints_a_translation_a_line(ports, expected, client):
-    found = ask(
-        client, "--model=small", f"--server=localhost:{ports[client]}", *TEXTS
-    )
     assert (found.returncode, found.stderr) == (0, "")
-    assert found.stdout == "".join(f"{text}\n" for text in expected)
+    expected = served("serving_default", text=TEXTS)["translation"]
+    assert found.stdout == "".join(f"{text.decode()}\n" for text in expected)
 
 
 @pytest.fixture(scope="module")
 def c_program(tmp_path_factory):
-    """The compiled translate.c; None without a compiler."""
-    compiler = shutil.which("gcc")
-    if compiler is None:
-        # Python and make are all that the tests may ask for.
-        return None
+    """The compiled translate.c."""
     program = tmp_path_factory.mktemp("c") / "translate"
     library = pathlib.Path(tf.sysconfig.get_lib())
     # As README.md says.
     command = [
-        *(compiler, "-std=c11", "-Wall", "-Wextra", "-Werror"),
+        *("gcc", "-std=c11", "-Wall", "-Wextra", "-Werror"),
         *("-o", program, EXAMPLES / "translate.c"),
         *(f"-I{library}/include", f"-L{library}"),
         *("-l:libtensorflow_cc.so.2", "-l:libtensorflow_framework.so.2"),
@@ -93,10 +90,10 @@ def c_program(tmp_path_factory):
 
 
 @pytest.mark.example
+# Python and make are all that the tests may ask for.
+@pytest.mark.skipif(not shutil.which("gcc"), reason="gcc is missing")
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 def test_a_c_program_translates(c_program, exported, precision):
-    if c_program is None:
-        return
     export = exported
     if precision != "float32":
         export = quantized_export(precision) / "17"

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import pathlib
 import threading
+from types import SimpleNamespace
 
 from keras_transformer.serving import server
 from keras_transformer.serving.batcher import Batcher
@@ -12,42 +13,19 @@ from keras_transformer.serving.service import Service
 from keras_transformer.serving.versions import Versions
 
 
-class OneVersion:
-    """The parts of `Versions` that a server needs, of one model."""
-
-    def __init__(self, model):
-        self.current = model
-        self.states = {model.version: ("AVAILABLE", "")}
-
-
-class Running:
-    """A server that runs."""
-
-    def __init__(self, service, port):
-        self.service, self.port = service, port
-        self.url = f"http://127.0.0.1:{port}"
-
-
 @contextlib.contextmanager
 def running(
-    model,
-    batching=None,
-    limits=None,
-    explain=None,
-    origins=(),
-    hosts=("*",),
+    model, batching=None, limits=None, explain=None, origins=(), hosts=("*",)
 ):
     """Serve a folder of versions, or a stand-in for a model, as `small`."""
-    is_folder = isinstance(model, pathlib.Path)
-    versions = Versions(model) if is_folder else OneVersion(model)
+    if isinstance(model, pathlib.Path):
+        versions = Versions(model)
+    else:
+        states = {model.version: ("AVAILABLE", "")}
+        versions = SimpleNamespace(current=model, states=states)
     service = Service(
-        "small",
-        versions,
-        Batcher(batching or Batching()),
-        limits or Limits(),
-        explain,
-        origins,
-        hosts,
+        *("small", versions, Batcher(batching or Batching())),
+        *(limits or Limits(), explain, origins, hosts),
     )
     listening = server.bind("127.0.0.1", 0)
     listening.listen()
@@ -57,7 +35,9 @@ def running(
     )
     thread.start()
     try:
-        yield Running(service, listening.getsockname()[1])
+        port = listening.getsockname()[1]
+        url = f"http://127.0.0.1:{port}"
+        yield SimpleNamespace(service=service, port=port, url=url)
     finally:
         running_server.should_exit = True
         thread.join()
