@@ -22,13 +22,9 @@ def read_warmup(version):
     for record in tf.data.TFRecordDataset(str(path)):
         log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
         assert log.WhichOneof("log_type") == "predict_log"
-        spec = log.predict_log.request.model_spec
-        inputs = log.predict_log.request.inputs
-        yield (
-            spec.name,
-            spec.signature_name,
-            {name: tf.make_ndarray(inputs[name]) for name in inputs},
-        )
+        request = log.predict_log.request
+        inputs = {x: tf.make_ndarray(y) for x, y in request.inputs.items()}
+        yield request.model_spec.name, request.model_spec.signature_name, inputs
 
 
 def test_the_batching_file_is_what_the_server_expects(exported):
@@ -86,32 +82,34 @@ def test_a_file_in_the_place_of_the_folder_is_refused_before_any_work(tmp_path):
         Export().path(tmp_path / "export")
 
 
-def test_the_file_of_an_export_says_what_the_server_does_without_one(tmp_path):
-    path = tmp_path / "batching_parameters.txt"
-    path.write_text(BATCHING_TEXT)
-    assert Batching(**read_batching(path)) == Batching()
-
-
-def test_a_file_of_another_spelling_is_read(tmp_path):
-    path = tmp_path / "batching.txt"
-    path.write_text(
-        "# max_batch_size { value: 2 }\n"
-        "max_batch_size:{value:11}batch_timeout_micros { value : 0 }\n"
-        "allowed_batch_sizes: 11\nnum_batch_threads { value: 3 } # Three.\n"
-    )
-    assert Batching(**read_batching(path)) == Batching(11, 0, 3, 16)
+ODD = (
+    "# max_batch_size { value: 2 }\n"
+    "max_batch_size:{value:11}batch_timeout_micros { value : 0 }\n"
+    "allowed_batch_sizes: 11\nnum_batch_threads { value: 3 } # Three.\n"
+)
 
 
 @pytest.mark.parametrize(
-    "text, said",
+    "text, expected",
+    # That of an export says what the server does without one.
+    [(BATCHING_TEXT, Batching()), (ODD, Batching(11, 0, 3, 16))],
+)
+def test_a_file_of_any_spelling_is_read(tmp_path, text, expected):
+    path = tmp_path / "batching.txt"
+    path.write_text(text)
+    assert Batching(**read_batching(path)) == expected
+
+
+@pytest.mark.parametrize(
+    "text, named",
     [
-        (b"num_batch_threads { value: 0 }", "num_batch_threads { value: 0 }"),
-        (b"max_batch_siz { value: 4 }", "found none"),
-        (b"max_batch_size { value: four }", "max_batch_size { value: four }"),
+        ("num_batch_threads { value: 0 }", "num_batch_threads"),
+        ("max_batch_siz { value: 4 }", "batching.txt"),
+        ("max_batch_size { value: four }", "four"),
     ],
 )
-def test_a_file_that_makes_no_sense_is_one_sentence(tmp_path, text, said):
+def test_a_file_that_makes_no_sense_is_one_sentence(tmp_path, text, named):
     path = tmp_path / "batching.txt"
-    path.write_bytes(text)
-    with pytest.raises(UserError, match=said):
+    path.write_text(text)
+    with pytest.raises(UserError, match=named):
         read_batching(path)

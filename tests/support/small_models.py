@@ -95,19 +95,6 @@ def functional_model(**sizes):
     return keras.Model([source, target_in], embedding(x, reverse=True))
 
 
-def of_rounded_weights(model, dtype, policy):
-    """A model with what is left of the weights, by NumPy, in a type.
-
-    Keras's policies `mixed_bfloat16` and `mixed_float16` cast them in every
-    product.
-    """
-    rounded = Transformer.from_config({**model.get_config(), "dtype": policy})
-    rounded.set_weights(
-        [w.astype(dtype).astype("float32") for w in model.get_weights()]
-    )
-    return rounded
-
-
 def sentence(ids):
     """A row without its padding."""
     return ids[ids != 0]
