@@ -37,11 +37,8 @@ def run(args: argparse.Namespace) -> None:
     The other verbs take it like any other run: translate, evaluate, score,
     view, export, and train --init-from.
     """
-    from keras_transformer.importing import source_files
-
     # Before TensorFlow is loaded, which takes seconds.
     layout.check_empty(args.run_dir)
-    source_files.check_folder(args.directory)
     command_line.quiet_tensorflow()
     from keras_transformer.importing.run_directory import import_run
 

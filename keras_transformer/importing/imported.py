@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from keras_transformer.config import ModelConfig, SettingError, UserError
+from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.data.tokenizer import Tokenizer
 
 # The bias of logits that no search may choose: exp(-100) is 0 in float32, and
@@ -84,7 +84,7 @@ class Settings:
 
 
 def model_config(
-    what: object, *, encoder_layers: int, decoder_layers: int, **others: Any
+    *, encoder_layers: int, decoder_layers: int, **others: Any
 ) -> ModelConfig:
     """Make the configuration of a model whose linear parts all have biases."""
     if encoder_layers == decoder_layers:
@@ -92,14 +92,7 @@ def model_config(
     else:
         others["encoder_layers"] = encoder_layers
         others["decoder_layers"] = decoder_layers
-    try:
-        return ModelConfig(attention_bias=True, logits_bias=True, **others)
-    except SettingError as error:
-        raise UserError(
-            f"{what} cannot be imported: expected its {error.setting} to be "
-            f"{error.expected}, received {error.received!r:.60}; correct the "
-            "file."
-        ) from None
+    return ModelConfig(attention_bias=True, logits_bias=True, **others)
 
 
 class Names(NamedTuple):

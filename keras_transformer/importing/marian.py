@@ -165,7 +165,6 @@ def read(folder: pathlib.Path) -> Imported:
     numbers = settings.numbers(_NUMBERS)
     settings.follow("transformer-decoder-dim-ffn", [0, numbers["ffn_dim"]], 0)
     model = model_config(
-        settings.what,
         **numbers,
         vocab_size=len(pieces),
         activation=settings.follow(
@@ -197,7 +196,6 @@ def read_hugging_face(folder: pathlib.Path) -> Imported:
     settings.follow("scale_embedding", [True])
     activation = settings.follow("activation_function", _HF_ACTIVATIONS)
     model = model_config(
-        settings.what,
         **settings.numbers(_HF_NUMBERS),
         vocab_size=len(pieces),
         dropout=settings.values.get("dropout", 0.1),
@@ -298,12 +296,9 @@ def _named(folder: pathlib.Path, setting: str) -> pathlib.Path:
 
 
 def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
-    content = source_files.read_bytes(path)
+    content = io.BytesIO(source_files.read_bytes(path))
     with source_files.refusing(path, "a file of weights"):
-        return {
-            name.removesuffix(".npy"): np.lib.format.read_array(io.BytesIO(x))
-            for name, x in source_files.read_archive(content).items()
-        }
+        return dict(np.load(content))
 
 
 def _settings(content: bytes, path: pathlib.Path) -> Settings:

@@ -96,7 +96,6 @@ def read(folder: pathlib.Path) -> Imported:
     weights, lacking = _embeddings(arrays, source, target, pieces)
     norm_first = "model/encoder/layer_norm/gamma" in arrays.left
     model = model_config(
-        home / _DESCRIPTION,
         encoder_layers=_depth(arrays, "encoder"),
         decoder_layers=_depth(arrays, "decoder"),
         d_model=weights["embedding/table"].shape[1],
@@ -226,25 +225,21 @@ def _sentencepiece(
 
 
 def _find(folder: pathlib.Path, name: Any, setting: str) -> pathlib.Path:
-    """Find a file of the folder, by its path or its name alone."""
-    # Files elsewhere are refused, because errors quote their content.
-    home, name = folder.resolve(), str(name)
-    for path in folder / name, folder / pathlib.PurePath(name).name:
-        if path.is_file() and path.resolve().is_relative_to(home):
-            return path
-    raise UserError(
-        f"Expected the file that {setting} names in {folder}, found no "
-        f"{name}; copy it there."
-    )
+    """Find a file by its name: its path is that of the training machine."""
+    path = folder / pathlib.PurePath(str(name)).name
+    if not path.is_file():
+        raise UserError(
+            f"Expected the file that {setting} names in {folder}, found no "
+            f"{path.name}; copy it there."
+        )
+    return path
 
 
 def _variables(folder: pathlib.Path) -> dict[str, np.ndarray]:
     """Read the model's variables as float32; a missing bias is zero."""
     variables = {}
-    advice = "copy the whole folder"
-    if set("[\\") & set(str(folder.resolve())):
-        advice = "TensorFlow takes brackets in a path for a pattern: rename it"
     path = folder / CHECKPOINT
+    advice = "copy the whole folder, to a path without brackets"
     with source_files.refusing(
         path, "of a whole model", tf.errors.OpError, advice=advice
     ):

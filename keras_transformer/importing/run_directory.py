@@ -15,7 +15,7 @@ import tensorflow as tf
 from keras_transformer.config import UserError
 from keras_transformer.importing import marian, opennmt
 from keras_transformer.importing.imported import Imported
-from keras_transformer.importing.source_files import check_folder, refusing
+from keras_transformer.importing.source_files import refusing
 from keras_transformer.machine import extras, files
 from keras_transformer.model import Transformer
 from keras_transformer.runs import layout
@@ -75,16 +75,10 @@ def import_run(
 
 def read(folder: pathlib.Path) -> Imported:
     """Read a model that another system has trained."""
-    check_folder(folder)
     names = {path.name for path in folder.iterdir() if path.is_file()}
     for known, reader in _READERS:
         if known <= names:
             return reader(folder)
-    if layout.TOKENIZER_FILE in names:
-        raise UserError(
-            f"Expected a model of another system, but {folder} is a run "
-            "directory already; translate with it as it is."
-        )
     raise UserError(
         f"Expected in {folder} the files of a model, found neither "
         "model.safetensors or pytorch_model.bin beside a config.json (Hugging "

@@ -1,7 +1,5 @@
 """Models whose files are damaged, of another model, or say odd things."""
 
-import shutil
-
 import numpy as np
 import pytest
 import sentencepiece
@@ -63,7 +61,7 @@ def test_a_part_of_a_file_is_named(copy_of, kind, name):
             dict(encoder_ffn_dim=7, decoder_ffn_dim=7),
             r"weights encoder/.* ask for \(22, 7\)",
         ),
-        (dict(dropout="a"), "config.json .*its dropout .* received 'a'"),
+        (dict(dropout="a"), "`dropout` .* received 'a'"),
         (dict(activation_function="gelu"), "setting activation_function"),
         (dict(model_type="bart"), "exactly: its settings? .*model_type"),
     ],
@@ -160,11 +158,6 @@ def test_a_sentencepiece_model_can_be_the_vocabulary(copy_of):
             assert ours.pieces(ids) == [spm.id_to_piece(i) for i in theirs]
 
 
-def test_a_pattern_in_the_name_of_a_folder_is_named(originals, tmp_path):
-    folder = shutil.copytree(originals / "opennmt", tmp_path / "a[1]")
-    refuse(folder, "brackets in a path for a pattern: rename it")
-
-
 def test_ctranslate2_gets_padding_that_is_never_written(originals):
     from keras_transformer.exporting import ctranslate2
 
@@ -180,8 +173,6 @@ def test_ctranslate2_gets_padding_that_is_never_written(originals):
 
 def test_an_imported_run_says_how_to_go_on(originals, tmp_path):
     path = run_directory.import_run(originals / "hf", tmp_path / "run")
-    with pytest.raises(UserError, match="is a run directory already"):
-        run_directory.read(path)
     with pytest.raises(UserError, match="has no corpus of its own; give one"):
         Run(path).evaluate()
     with pytest.raises(UserError, match=f"imported: .* `init_from` {path}"):
