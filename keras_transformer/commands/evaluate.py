@@ -18,8 +18,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--corpus",
-        help="a corpus as in train, or one of sacreBLEU's test sets such as "
-        "sacrebleu:wmt14/full; default: the run's own",
+        help="a corpus as in train; default: the run's own",
     )
     add("--split", default="test", help="default: %(default)s")
     add(
@@ -41,9 +40,6 @@ def run(args: argparse.Namespace) -> None:
     Source, references, translations and scores go to RUN/evaluation/SPLIT, in
     place of earlier ones; those of another corpus to a folder that its name
     begins. sacreBLEU's own command compares the translations of two runs.
-
-    A folder may have several references of a split: SPLIT.LANG.0,
-    SPLIT.LANG.1 and on.
     """
     run, search = flags.prepare(args)
     parts = parts_of(args.corpus or run.config.corpus)
@@ -62,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
     for score in result.scores.values():
         print(f"{score.value:6.2f}  {score.name}  {score.signature}")
     if folder := result.folder:
-        words = [*sorted(folder.glob("reference*.txt")), "-i"]
+        words = [folder / "reference.txt", "-i"]
         words.append(f"RUN/evaluation/{folder.name}/translation.txt")
         words.append(folder / "translation.txt")
         words += ["--tokenize", _TOKENIZER.findall(result.bleu.signature)[0]]

@@ -29,8 +29,6 @@ from keras_transformer.data.texts import Pair, State, checked_pairs
 
 DEMO = "demo"
 TFDS_PREFIX = "tfds:"
-TEST_SET_PREFIX = "sacrebleu:"
-_PREFIXES = TFDS_PREFIX, TEST_SET_PREFIX
 SEPARATOR = " + "
 _PART = re.compile(
     r"(?P<name>.+?)(?::(?P<weight>\d+(?:\.\d+)?))?(?::(?P<tag><[^<>:\s]+>))?"
@@ -75,7 +73,7 @@ def absolute_name(name: str | os.PathLike) -> str:
     parts = []
     for part in parts_of(os.fspath(name)):
         is_name = part.name in (DEMO, MEMORY)
-        if not is_name and not part.name.startswith(_PREFIXES):
+        if not is_name and not part.name.startswith(TFDS_PREFIX):
             part = part._replace(name=str(pathlib.Path(part.name).resolve()))
         parts.append(part)
     return SEPARATOR.join(map(str, parts))
@@ -99,15 +97,13 @@ def open_corpus(
         corpus: `"demo"`, built in, English and German; a folder of `SPLIT.LANG`
             files, UTF-8, one sentence a line, plain or gzipped;
             `"tfds:NAME[/CONFIG]"`, prepared or downloaded into `TFDS_DATA_DIR`
-            (by default `~/tensorflow_datasets`); `"sacrebleu:NAME"`, a test
-            set that sacreBLEU knows, such as `sacrebleu:wmt14/full`; pairs
-            `(source, target)` in any iterable, an array `(N, 2)`, a DataFrame,
-            a `tf.data.Dataset` or a dataset of Hugging Face, which become the
-            split `train`; a dictionary of these by split; or a list of names
-            to train on all of them, each as `"NAME[:WEIGHT][:<TAG>]"`. With
-            the weight 0.5 every second pair is used, with 2 each one twice,
-            and the tag becomes the first word of every source. The other
-            splits are those of the first corpus.
+            (by default `~/tensorflow_datasets`); any iterable of pairs
+            `(source, target)` of `str`, such as an array `(N, 2)`, which
+            become the split `train`; a dictionary of these by split; or a list
+            of names to train on all of them, each as
+            `"NAME[:WEIGHT][:<TAG>]"`. With the weight 0.5 every second pair is
+            used, with 2 each one twice, and the tag becomes the first word of
+            every source. The other splits are those of the first corpus.
         source_lang: Language code, as in the file names or text features.
         target_lang: Another one.
         train_split: The split that is mixed, if there are several names.
@@ -152,8 +148,6 @@ def _open(name: str, source_lang: str, target_lang: str) -> Corpus:
         from keras_transformer.data.demo import Demo as kind
     elif name.startswith(TFDS_PREFIX):
         from keras_transformer.data.published import Tfds as kind
-    elif name.startswith(TEST_SET_PREFIX):
-        from keras_transformer.data.published import TestSet as kind
     else:
         from keras_transformer.data.folders import Folder as kind
     return kind(name, source_lang, target_lang)  # type: ignore[call-arg]
@@ -163,17 +157,15 @@ class InMemory(Corpus):
     """Pairs that a program has."""
 
     def __init__(self, corpus: Any, source_lang: str, target_lang: str) -> None:
-        languages = source_lang, target_lang
         splits = corpus if isinstance(corpus, Mapping) else {"train": corpus}
-        is_row = {*languages} & {*splits}  # Of a dataset.
         is_named = all(isinstance(split, str) for split in splits)
-        if is_row or not (is_named and isinstance(corpus, Iterable)):
+        if not (is_named and isinstance(corpus, Iterable)):
             expected = "demo, a folder, tfds:NAME, pairs of texts, or pairs by "
             expected += "the names of splits, as {'train': [('a', 'b')]}"
             raise SettingError("corpus", expected, corpus)
-        super().__init__(MEMORY, *languages, tuple(splits))
+        super().__init__(MEMORY, source_lang, target_lang, tuple(splits))
         self._pairs = {
-            split: list(checked_pairs(split, of_split, languages))
+            split: list(checked_pairs(split, of_split))
             for split, of_split in splits.items()
         }
         for split in splits:
@@ -231,10 +223,6 @@ class Mixture(Corpus):
             return self.parts[0][1].state(split)
         name = self._train_split
         return [row for _, part in self.parts for row in part.state_of(name)]
-
-    def references(self, split: str) -> list[tuple[str, ...]] | None:
-        is_mixed = split == self._mixed
-        return None if is_mixed else self.parts[0][1].references(split)
 
 
 def without_tag(source: str, tags: Collection[str]) -> str:
@@ -310,7 +298,3 @@ class HeldOut(Corpus):
     def state(self, split: str) -> State:
         is_new = split == self._validation
         return self._corpus.state(self._train if is_new else split)
-
-    def references(self, split: str) -> list[tuple[str, ...]] | None:
-        is_part = split in (self._train, self._validation)
-        return None if is_part else self._corpus.references(split)

@@ -11,10 +11,7 @@ from keras_transformer.data.texts import Corpus, Pair, State, some
 from keras_transformer.machine import files
 
 _OTHER_FORMATS = ".csv", ".xlsx", ".tmx"
-_IN_PYTHON = (
-    "give its pairs in Python, as the guide to corpora shows: a table as "
-    "corpus=pandas.read_csv(…)"
-)
+_IN_PYTHON = "give its pairs in Python, as the guide to corpora shows"
 
 
 class Folder(Corpus):
@@ -36,11 +33,7 @@ class Folder(Corpus):
         names = tuple(sorted(p.name for p in folder.iterdir() if p.is_file()))
         spelt = _ending(names, source_lang), _ending(names, target_lang)
         self._checked: set[str] = set()
-        # `test.de.1` is a reference of the split `test` too.
-        self._sides = sides = (
-            _files(folder, names, spelt[0], "()"),
-            _files(folder, names, spelt[1], r"(?:\.(\d+))?"),
-        )
+        self._sides = sides = [_files(folder, names, x) for x in spelt]
         splits = tuple(sorted(sides[0].keys() & sides[1].keys()))
         if not splits or spelt[0] == spelt[1]:
             advice = "name its languages with `source_lang` and `target_lang`"
@@ -63,7 +56,7 @@ class Folder(Corpus):
 
     def read(self, split: str) -> Iterator[Pair]:
         """Check both files of a split first, then stream their lines."""
-        source, target = paths = [side[split][0] for side in self._sides]
+        source, target = paths = [side[split] for side in self._sides]
         if split not in self._checked:
             counts = [sum(1 for _ in read_texts(path)) for path in paths]
             if counts[0] != counts[1]:
@@ -81,21 +74,7 @@ class Folder(Corpus):
         return zip(read_texts(source), read_texts(target), strict=True)
 
     def state(self, split: str) -> State:
-        return [files.state(side[split][0].resolve()) for side in self._sides]
-
-    def references(self, split: str) -> list[tuple[str, ...]] | None:
-        """Read `SPLIT.LANG`, `SPLIT.LANG.0`, `SPLIT.LANG.1` and on."""
-        paths = self._sides[1][split]
-        if len(paths) == 1:
-            return None
-        first, *others = texts = [list(read_texts(path)) for path in paths]
-        for path, other in zip(paths[1:], others, strict=True):
-            if len(other) != len(first):
-                raise UserError(
-                    f"Expected as many lines in {path} as in {paths[0]}, "
-                    f"{len(first)}, found {len(other)}; align them again."
-                )
-        return list(zip(*texts, strict=True))
+        return [files.state(side[split].resolve()) for side in self._sides]
 
 
 def _ending(files: Sequence[str], code: str) -> str:
@@ -116,16 +95,12 @@ def _ending(files: Sequence[str], code: str) -> str:
 
 
 def _files(
-    folder: pathlib.Path, names: Sequence[str], ending: str, number: str
-) -> dict[str, list[pathlib.Path]]:
-    """Find the files of one side by their split, that of the pairs first."""
-    pattern = re.compile(rf"(.+)\.{re.escape(ending)}{number}(?:\.gz)?")
-    by_split: dict[str, dict[int, pathlib.Path]] = {}
+    folder: pathlib.Path, names: Sequence[str], ending: str
+) -> dict[str, pathlib.Path]:
+    """Find the files of one side by their split."""
+    pattern = re.compile(rf"(.+)\.{re.escape(ending)}(?:\.gz)?")
+    found: dict[str, pathlib.Path] = {}
     for name in names:  # A plain file comes before a gzipped one.
         if named := pattern.fullmatch(name):
-            of_split = by_split.setdefault(named[1], {})
-            of_split.setdefault(int(named[2] or -1), folder / name)
-    return {
-        split: [path for _, path in sorted(of_split.items())]
-        for split, of_split in by_split.items()
-    }
+            found.setdefault(named[1], folder / name)
+    return found

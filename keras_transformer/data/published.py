@@ -1,13 +1,9 @@
-"""Opens text of TensorFlow Datasets, and the test sets of sacreBLEU."""
+"""Opens text of TensorFlow Datasets."""
 
 import os
 from collections.abc import Iterator
 
-from sacrebleu.dataset import DATASETS
-from sacrebleu.utils import smart_open
-
 from keras_transformer.config import UserError
-from keras_transformer.data.languages import language_of
 from keras_transformer.data.texts import Corpus, Pair, some
 from keras_transformer.machine import extras
 
@@ -75,60 +71,3 @@ class Tfds(Corpus):
 def _first_line(error: Exception) -> str:
     message = str(error).strip().partition("\n")[0].rstrip(".:")
     return f"{type(error).__name__}: {message}"
-
-
-class TestSet(Corpus):
-    """A test set of sacreBLEU, such as `sacrebleu:wmt14/full`.
-
-    Its one split is `test`; a pair holds the first reference of each source.
-    """
-
-    def __init__(self, name: str, source_lang: str, target_lang: str) -> None:
-        test_set = name.partition(":")[2]
-        if test_set not in DATASETS:
-            raise UserError(
-                f"Expected a test set of sacreBLEU, received {test_set}; it "
-                f"has: {some(tuple(DATASETS))}."
-            )
-        self.dataset = DATASETS[test_set]
-        known = tuple(self.dataset.langpairs)
-        codes = source_lang, target_lang
-        pair = next((x for x in known if _are_same(x, *codes)), None)
-        if pair is None:
-            raise UserError(
-                f"Expected languages of {name}, received {'-'.join(codes)}; it "
-                f"has: {some(known)}."
-            )
-        self.pair = pair
-        super().__init__(name, *codes, ("test",))
-
-    def read(self, split: str) -> Iterator[Pair]:
-        first = [of_source[0] for of_source in self.references(split)]
-        sources = _lines(self.dataset.get_source_file(self.pair))
-        return zip(sources, first, strict=True)
-
-    def references(self, split: str) -> list[tuple[str, ...]]:
-        name, pair = self.dataset.name, self.pair
-        try:  # To download what is not in the cache.
-            self.dataset.get_files(pair)
-        # It may raise anything if the network or a checksum fails.
-        except (Exception, SystemExit) as error:
-            raise UserError(
-                f"Expected sacreBLEU to find or download {name} in {pair}, "
-                f"received {type(error).__name__}: {error}; fetch it where "
-                f"there is a network: sacrebleu -t {name} -l {pair} --echo src."
-            ) from None
-        files = self.dataset.get_reference_files(pair)
-        return list(zip(*map(_lines, files), strict=True))
-
-
-def _are_same(pair: str, *codes: str) -> bool:
-    """Whether `en-zh`, for one, is of the languages `EN` and `zh_Hans`."""
-    sides = zip(pair.split("-"), codes, strict=True)
-    return all(language_of(x).is_same(language_of(y)) for x, y in sides)
-
-
-def _lines(path: str) -> list[str]:
-    """Read a file; sacreBLEU's own readers leave it open."""
-    with smart_open(path) as file:
-        return [line.strip() for line in file]

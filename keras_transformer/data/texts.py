@@ -39,7 +39,8 @@ def checked_texts(
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             raise UserError(
-                f"Expected texts as `{name}`, received {_kind_of(text)} in "
+                f"Expected texts as `{name}`, received "
+                f"{text if text is None else type(text).__name__} in "
                 f"place {number}; make a str of it or leave it out."
             )
         if in_utf_8 or (without_zero and "\0" in text):
@@ -47,63 +48,30 @@ def checked_texts(
         yield text
 
 
-def checked_pairs(
-    name: str, pairs: Any, languages: tuple[str, str] | None = None
-) -> Iterator[Pair]:
-    """Pass pairs of texts on; refuse anything else, and say where it is.
-
-    Args:
-        name: What `pairs` is called, for errors.
-        pairs: Any iterable of pairs, an array `(N, 2)`, a DataFrame of two
-            columns, or a `tf.data.Dataset` of pairs of strings. With
-            `languages`, also rows and columns named by them, as in a dataset of
-            Hugging Face.
-        languages: The codes of both sides.
-    """
+def checked_pairs(name: str, pairs: Iterable[Pair]) -> Iterator[Pair]:
+    """Pass pairs of texts on; refuse anything else, and say where it is."""
     if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
         expected = "pairs of texts, such as `corpus.pairs('train')`"
         raise SettingError(name, expected, pairs)
-    rows: Any = pairs
-    if hasattr(rows, "itertuples"):  # A DataFrame.
-        if languages and set(languages) <= set(rows.columns):
-            rows = rows[list(languages)]
-        rows = rows.itertuples(index=False, name=None)
-    elif hasattr(rows, "as_numpy_iterator"):  # A tf.data.Dataset.
-        rows = rows.as_numpy_iterator()
-    return _each_pair(name, rows, languages)
+    return _each_pair(name, pairs)
 
 
-def _each_pair(
-    name: str, rows: Iterable[Any], languages: tuple[str, str] | None
-) -> Iterator[Pair]:
-    for number, row in enumerate(rows):
-        pair = _pair_of(row, languages)
-        is_pair = isinstance(pair, tuple | list) and len(pair) == 2
-        if not (is_pair and all(isinstance(side, str) for side in pair)):
-            kind = tuple(map(_kind_of, pair)) if is_pair else pair
-            advice = "give pairs such as ('a dog', 'ein Hund')"
-            if is_pair and "ndarray" in kind:
-                advice = "leave out `batch`, or call `unbatch`"
+def _each_pair(name: str, pairs: Iterable[Pair]) -> Iterator[Pair]:
+    for number, pair in enumerate(pairs):
+        is_other = isinstance(pair, str | Mapping)
+        is_other = is_other or not isinstance(pair, Iterable)
+        sides = () if is_other else tuple(pair)
+        if len(sides) != 2 or not all(isinstance(x, str) for x in sides):
             raise UserError(
                 "Expected pairs of source and target text, received "
-                f"{kind!r:.60} in place {number} of {name}; {advice}."
+                f"{pair!r:.60} in place {number} of {name}; give pairs such as "
+                "('a dog', 'ein Hund'), of a table its "
+                "itertuples(index=False, name=None)."
             )
-        for side in pair:
+        source, target = map(str, sides)  # Of an array too.
+        for side in (source, target):
             _check_characters(side, f"place {number} of {name}")
-        yield pair[0], pair[1]
-
-
-def _pair_of(row: Any, languages: tuple[str, str] | None) -> Any:
-    """Make a tuple of a row, if it is one of another kind."""
-    if isinstance(row, Mapping) and languages:
-        row = row.get("translation", row)
-        if set(languages) <= row.keys():
-            row = tuple(row[language] for language in languages)
-    if hasattr(row, "tolist"):  # An array.
-        row = tuple(row.tolist())
-    if isinstance(row, tuple) and all(isinstance(x, bytes) for x in row):
-        return tuple(x.decode("utf-8", "replace") for x in row)
-    return row
+        yield source, target
 
 
 def _check_characters(text: str, place: str) -> None:
@@ -117,13 +85,6 @@ def _check_characters(text: str, place: str) -> None:
             f"Expected Unicode text, received {found}, in {place}; leave it "
             "out."
         )
-
-
-def _kind_of(text: Any) -> Any:
-    """Name the type of a value that should be a text, for an error."""
-    if text is None or isinstance(text, str | float):
-        return text
-    return type(text).__name__
 
 
 @dataclasses.dataclass(eq=False)
@@ -157,10 +118,6 @@ class Corpus:
     def state(self, split: str) -> State:
         """Tell what one of `splits` is made of, without reading it."""
         return []
-
-    def references(self, split: str) -> list[tuple[str, ...]] | None:
-        """Read all references of each source; None if only pairs have one."""
-        return None
 
     def pairs(self, split: str, flag: str | None = None) -> Iterator[Pair]:
         """Stream the `(source, target)` pairs of a split, in file order.

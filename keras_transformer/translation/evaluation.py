@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import logging
 import math
@@ -106,15 +105,12 @@ class TestSet:
 
     about: dict[str, Any]  # Corpus, split, languages and so on, for reports.
     sources: list[str]
-    references: list[tuple[str, ...]]  # As sacreBLEU takes them.
+    references: list[str]
 
     @classmethod
     def read(cls, corpus: Corpus, split: str, **about: Any) -> "TestSet":
         """Read a split; `UserError` if there is none."""
         pairs = list(corpus.pairs(split, "split"))
-        rows = corpus.references(corpus.find(split))
-        if not rows or len(rows) != len(pairs):  # Some pairs are held out.
-            rows = [(target,) for _, target in pairs]
         about = {
             "corpus": corpus.name,
             "split": split,
@@ -122,8 +118,8 @@ class TestSet:
             "target_lang": corpus.target_lang,
             **about,
         }
-        sources = [source for source, _ in pairs]
-        return cls(about, sources, list(zip(*rows, strict=True)))
+        sources, references = [x for x, _ in pairs], [y for _, y in pairs]
+        return cls(about, sources, references)
 
 
 def evaluate(
@@ -144,7 +140,9 @@ def evaluate(
     _write_texts(folder, test_set, translations)
     how = test_set.about["target_lang"], lowercase, tokenize
     result = dataclasses.replace(
-        score(translations, test_set.references, *how), **speed, folder=folder
+        score(translations, [test_set.references], *how),
+        **speed,
+        folder=folder,
     )
     report = {
         **test_set.about,
@@ -155,8 +153,8 @@ def evaluate(
     text = f"{json.dumps(report, indent=2)}\n"
     files.write_text(folder / SCORES_FILE, text)
     logger.info("Wrote texts and scores to %s.", folder)
-    references = itertools.chain(*test_set.references)
-    if warning := caution(result.bleu.value, references, tokenize):
+    bleu, references = result.bleu.value, test_set.references
+    if warning := caution(bleu, references, tokenize):
         logger.warning(warning)
     return result
 
@@ -165,13 +163,13 @@ def _write_texts(
     folder: pathlib.Path, test_set: TestSet, translations: Sequence[str]
 ) -> None:
     """Write all texts as we score them."""
-    texts = {"source": test_set.sources, "translation": translations}
-    several = len(test_set.references) > 1
-    for number, reference in enumerate(test_set.references, 1):
-        texts[f"reference.{number}" if several else "reference"] = reference
-    # These may be more references, and figures of other translations.
-    for old in (*folder.glob("reference*.txt"), folder / SCORES_FILE):
-        old.unlink(missing_ok=True)
+    texts = {
+        "source": test_set.sources,
+        "reference": test_set.references,
+        "translation": translations,
+    }
+    # These may be figures of other translations.
+    (folder / SCORES_FILE).unlink(missing_ok=True)
     for name, lines in texts.items():
         rows = (f"{on_one_line(text)}\n" for text in composed(lines))
         files.write_text(folder / f"{name}.txt", "".join(rows))

@@ -72,23 +72,6 @@ def test_sacrebleus_own_command_compares_two_evaluations(
     assert " 100.0 (" in found and "(p = " in found
 
 
-def test_every_reference_counts_in_the_scores(run_dir, corpus, tmp_path):
-    others = [f"auch {text}" for text in GERMAN]
-    numbered = shutil.copytree(corpus, tmp_path / "numbered")
-    (numbered / "test.de").rename(numbered / "test.de.0")
-    write_lines(numbered / "test.de.1", others)
-
-    result = Run(run_dir).evaluate(corpus=numbered)
-
-    texts = lines_of(result.folder / "translation.txt")
-    bleu = sacrebleu.corpus_bleu(texts, [GERMAN, others])
-    assert result.bleu.value == bleu.score
-    for score in (result.chrf, result.compound_split_bleu):
-        assert score.signature.startswith("nrefs:2|")
-    assert lines_of(result.folder / "reference.1.txt") == GERMAN
-    assert lines_of(result.folder / "reference.2.txt") == others
-
-
 @pytest.mark.parametrize(
     "flags, name",
     [
