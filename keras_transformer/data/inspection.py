@@ -62,15 +62,7 @@ Row = str | tuple[str, str, str]
 class Inspection:
     """Counts what is suspect in the pairs of a corpus while they are read.
 
-    Args:
-        corpus: The corpus.
-        held_out: The splits that its text should not have, if they are there.
-
-    Attributes:
-        pairs: All pairs.
-        equal: Pairs whose sides are the same text.
-        empty: Pairs with a side without text.
-        leftovers: Pairs with each of `LEFTOVERS`.
+    Its text should not have the splits `held_out`, if they are there.
     """
 
     def __init__(self, corpus: Corpus, held_out: Iterable[str] = ()) -> None:
@@ -133,20 +125,23 @@ class Inspection:
             for split, sources in self._held_out.items()
         }
 
-    def advice(self, too_long: int) -> list[str]:
-        """Say what to clean, in a sentence, and what the scores are worth."""
+    def counts(self, too_long: int) -> dict[str, int]:
+        """Count the suspect pairs of each kind; `too_long` are dropped."""
         counts = {
             "repeated": self.repeated() or 0,
-            "with equal sides": self.equal,
-            f"with one side {FAR} times longer than usual": self.ratio()[1],
-            "with an empty side": self.empty,
+            "equal sides": self.equal,
+            "unlike lengths": self.ratio()[1],
+            "empty": self.empty,
             "too long": too_long,
         }
-        for kind, count in self.leftovers.items():
-            counts[f"with {kind} such as {self._examples[kind]}"] = count
+        return counts | self.leftovers
+
+    def advice(self, too_long: int) -> list[str]:
+        """Say what to clean, in a sentence, and what the scores are worth."""
         named = [
-            f"{count:,} {which} ({100 * count / self.pairs:.1f} %)"
-            for which, count in counts.items()
+            f"{count:,} {kind}{self._such_as(kind)} "
+            f"({100 * count / self.pairs:.1f} %)"
+            for kind, count in self.counts(too_long).items()
             if count > NOTICEABLE * self.pairs
         ]
         advice = [
@@ -155,12 +150,30 @@ class Inspection:
         ]
         return advice[: len(named)] + shared_advice(self.shared())
 
+    def _such_as(self, kind: str) -> str:
+        found = self._examples.get(kind)
+        return f", such as {found}" if found else ""
+
     def rows(
         self, records: TokenisedCorpus, tokenizer: Tokenizer, longest: int
     ) -> list[Row]:
         """Make the rows of a table, with what the first records say."""
         read = len(records) + records.dropped + records.empty
         part = f", of the first {read:,}" if read < self.pairs else ""
+        about = {
+            "repeated": "pairs that stood there before",
+            "equal sides": "pairs",
+            "unlike lengths": f"pairs over {FAR} times off the usual ratio",
+            "empty": "pairs with an empty side, dropped",
+            "too long": f"pairs above {longest} tokens, dropped{part}",
+        }
+        for kind, (_, way) in LEFTOVERS.items():
+            about[kind] = f"pairs{self._such_as(kind)}; {way}"
+        rows: list[Row] = [f"The text, {self.pairs:,} pairs"]
+        for kind, count in self.counts(records.dropped).items():
+            rows.append((kind, f"{count:,}", about[kind]))
+        usual = f"{self.ratio()[0]:.2f}"
+        rows.append(("target/source", usual, "characters, the median"))
         characters = Counter[str]()
         for ids in records.source.ids, records.target.ids:
             for start in range(0, len(ids), 1 << 22):
@@ -170,33 +183,10 @@ class Inspection:
         share = sum(characters.values()) / max(sum(records.num_tokens), 1)
         named = f"different characters, {100 * share:.2g} % of the tokens{part}"
         named += f": {shown}" if shown else ""
-        too_long = f"pairs above {longest} tokens, dropped{part}"
-        repeated = self.repeated()
-        usual, unlike = self.ratio()
-        counts: list[tuple[str, int | str, str]] = [
-            (
-                "repeated",
-                "not counted" if repeated is None else repeated,
-                "pairs that stood there before",
-            ),
-            ("equal sides", self.equal, "pairs"),
-            ("target/source", f"{usual:.2f}", "characters, the median"),
-            ("unlike lengths", unlike, f"pairs over {FAR} times off that"),
-            ("empty", self.empty, "pairs with an empty side, dropped"),
-            ("too long", records.dropped, too_long),
-            ("spelled in bytes", len(characters), named),
-        ]
-        for kind, count in self.leftovers.items():
-            mended = (
-                f"pairs, such as {self._examples[kind]}; {LEFTOVERS[kind][1]}"
-            )
-            counts.append((kind, count, mended))
+        rows.append(("spelled in bytes", f"{len(characters):,}", named))
         for split, (count, all_of) in self.shared().items():
             of = f"of {all_of:,} sources, which are in this text too"
-            counts.append((f"of {split}", count, of))
-        rows: list[Row] = [f"The text, {self.pairs:,} pairs"]
-        for name, x, unit in counts:
-            rows.append((name, f"{x:,}" if isinstance(x, int) else x, unit))
+            rows.append((f"of {split}", f"{count:,}", of))
         return rows
 
 

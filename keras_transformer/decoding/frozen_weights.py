@@ -66,7 +66,6 @@ def freeze(
                 "since int8 needs its operators, found another or `portable`; "
                 "choose float32 or bfloat16."
             )
-        devices.warn_of_slow(precision)
     in_bfloat16 = precision == "bfloat16"
     if not others:
         models = [

@@ -21,16 +21,12 @@ NARROW = 256
 # threads.
 FEWEST = 16
 
-# Linux's list of a processor's features, and those that multiply a precision.
+# Linux's list of a processor's features.
 PROCESSORS = pathlib.Path("/proc/cpuinfo")
-MULTIPLIES = {
-    "bfloat16": {"amx_bf16", "avx512_bf16"},
-    "int8": {"amx_int8", "avx512_vnni", "avx_vnni"},
-}
 # What an operator may need, by its usual name: all features of one of the sets.
 INSTRUCTIONS = {
     "AVX-512": [{"avx512f", "avx512bw", "avx512dq", "avx512vl"}],
-    "VNNI": [{feature} for feature in MULTIPLIES["int8"]],
+    "VNNI": [{"amx_int8"}, {"avx512_vnni"}, {"avx_vnni"}],
 }
 # A container's processor time and its period, in microseconds (cgroup v2).
 QUOTA = pathlib.Path("/sys/fs/cgroup/cpu.max")
@@ -99,29 +95,11 @@ def log_devices() -> None:
 
 def has(instructions: str) -> bool:
     """Return whether the processor is known to have such `INSTRUCTIONS`."""
-    return any(needed <= _features() for needed in INSTRUCTIONS[instructions])
-
-
-def warn_of_slow(precision: str) -> None:
-    """Warn if a precision is slower than float32."""
-    import tensorflow as tf
-
-    listed, needed = _features(), MULTIPLIES.get(precision, set())
-    is_slow = listed and needed and not needed & listed
-    if is_slow and not tf.config.list_physical_devices("GPU"):
-        logger.warning(
-            "This processor does not multiply %s (it lists none of %s): "
-            "float32 is faster here.",
-            precision,
-            ", ".join(sorted(needed)),
-        )
-
-
-def _features() -> set[str]:
-    """Return the features that the processor lists; none except on Linux."""
+    # Except on Linux nothing is known.
     text = PROCESSORS.read_text() if PROCESSORS.exists() else ""
     flags = re.search(r"^flags\s*:(.*)", text, re.MULTILINE)
-    return {*flags[1].split()} if flags else set()
+    listed = {*flags[1].split()} if flags else set()
+    return any(needed <= listed for needed in INSTRUCTIONS[instructions])
 
 
 def _schedulable_cores() -> int:

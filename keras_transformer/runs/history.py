@@ -131,15 +131,6 @@ def plot(run_dir: str | os.PathLike) -> "Figure":
     return figure
 
 
-def draw(run_dir: str | os.PathLike) -> pathlib.Path:
-    """Write `plot` as `curve.png` into the run directory; return its path."""
-    path = pathlib.Path(run_dir) / layout.CURVE_FILE
-    figure = plot(run_dir)
-    with files.whole(path) as partial:
-        figure.savefig(partial, dpi=120, format="png")
-    return path
-
-
 def _as_png(figure: "Figure") -> bytes:
     picture = io.BytesIO()
     figure.savefig(picture, format="png")

@@ -72,7 +72,6 @@ class RunConfig:
     # `strategy` and `minutes` of the last session, which change no result.
     machine: Mapping[str, Any] | None = None
     version: str | None = __version__  # The one that began the run.
-    plan: str | None = None  # The checksum of the plan of its batches.
     # What it was trained with and this version does not have.
     removed: Mapping[str, Any] | None = None
 

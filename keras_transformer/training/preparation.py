@@ -59,8 +59,8 @@ def prepare(session: Session) -> Training:
     run = fitted(session, run, len(plan))
     machine = {"strategy": session.strategy, "minutes": session.minutes}
     if layout.has_begun(run_dir):
-        _tell_what_differs(run, plan.checksum(), machine, run_dir)
-    run = dataclasses.replace(run, plan=plan.checksum(), machine=machine)
+        _tell_what_differs(run, machine, run_dir)
+    run = dataclasses.replace(run, machine=machine)
     _describe(run, plan, len(validation))
     batches = validation_batches(validation, run)
     watched = _watched(run, session)
@@ -239,7 +239,7 @@ def records_of(
 
 
 def _tell_what_differs(
-    run: RunConfig, plan: str, machine: dict[str, Any], run_dir: pathlib.Path
+    run: RunConfig, machine: dict[str, Any], run_dir: pathlib.Path
 ) -> None:
     """Tell of what a run did not begin with, or its last session had not."""
     for name, value in (run.machine or {}).items():
@@ -250,18 +250,7 @@ def _tell_what_differs(
                 value or "without a limit",
                 now or "no limit",
             )
-    if run.plan not in (None, plan):
-        why = "its token records were made again from a text that has changed"
-        if run.version != __version__:
-            why = f"version {run.version} planned those and this is "
-            why += __version__
-        logger.warning(
-            "%s goes on with other batches than it began with, since %s, so it "
-            "will not end with the weights of an uninterrupted training.",
-            run_dir,
-            why,
-        )
-    elif run.version != __version__:
+    if run.version != __version__:
         logger.info(
             "%s began with version %s, this is %s.",
             run_dir,

@@ -25,7 +25,6 @@ from keras_transformer.config import (
     PAD_ID,
     Search,
     TrainingConfig,
-    UserError,
 )
 from keras_transformer.data import batching
 from keras_transformer.data.batch_plan import BatchPlan
@@ -35,7 +34,7 @@ from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging, checkpoints, layout
 from keras_transformer.runs.averaging import AVERAGE, BEST, LAST, Chosen
 from keras_transformer.runs.checkpoints import Progress, Standing
-from keras_transformer.runs.history import History, draw
+from keras_transformer.runs.history import History
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training.building import Training
 from keras_transformer.translation import evaluation
@@ -238,10 +237,6 @@ class Validation:
             or (have == wanted and result.averaged not in (0, have))
             or result.is_damaged()
         ):
-            try:
-                logger.info("Wrote %s.", draw(run_dir))
-            except UserError as error:  # A picture is no reason to fail.
-                logger.warning("Left out the learning curve: %s", error)
             self._keep_better(chosen, now, last)
         logger.info(
             "Next: keras-transformer evaluate --run-dir %s, or "

@@ -71,7 +71,7 @@ def write_ctranslate2(folder):
     [
         ("num2words", "demo", read_demo),
         ("tensorflow_datasets", "tfds", read_tfds),
-        ("matplotlib", "plot", history.draw),
+        ("matplotlib", "plot", history.plot),
         ("sentencex", "sentences", lambda _: sentences.Splitter("en", "de")),
         ("uvicorn", "serve", start_server),
         ("ctranslate2", "ctranslate2", write_ctranslate2),

@@ -5,7 +5,6 @@ import logging
 import os
 import shutil
 
-import numpy as np
 import pytest
 from sample_runs import make_run
 from waiting import until
@@ -129,17 +128,6 @@ def test_a_mixture_that_has_changed_is_told_and_the_old_name_kept(
     session = understand(run_dir=run_dir, corpus=changed)
     assert session.run.corpus == begun_with and session.corpus is None
     assert warnings_of(changed, caplog) == 1
-
-
-def test_another_order_of_data_is_told(folder, run_dir, monkeypatch, caplog):
-    how = {"recipe": {"batch_tokens": 97}}
-    run = prepare(folder, run_dir, **how).run
-    monkeypatch.setattr(  # As another NumPy's might.
-        preparation.BatchPlan, "_order", lambda self, _: np.arange(len(self))
-    )
-    assert prepare(folder, run_dir, **how).run.plan != run.plan
-    (said,) = [x for x in caplog.messages if "other batches" in x]
-    assert str(run_dir) in said
 
 
 def test_damaged_records_are_made_again_from_the_text(folder, run_dir, caplog):

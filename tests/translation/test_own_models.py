@@ -17,7 +17,7 @@ from small_models import make_model as plain_model
 from small_models import randomise
 
 import keras_transformer as kt
-from keras_transformer.config import Search, SpecialIds
+from keras_transformer.config import Search
 from keras_transformer.decoding import own_models as models_of_others
 from keras_transformer.decoding.id_model import IdModel
 
@@ -250,29 +250,6 @@ def recurrent(vocab_size):
     return randomise(model, 5)
 
 
-def test_a_functional_model_writes_with_the_ids_of_a_text_vectorization():
-    layer = keras.layers.TextVectorization(13, output_sequence_length=7)
-    layer.adapt(["begin eins zwei end", "one two"])
-    words = layer.get_vocabulary()
-    begin, end = words.index("begin"), words.index("end")
-    model = recurrent(13)  # More than there are words.
-    tokenizer = kt.TokenizerAdapter(layer, bos_id=begin, eos_id=end)
-    assert tokenizer.ids == SpecialIds(0, begin, end, ())
-    assert tokenizer.target.tokenize(["begin eins end"]).to_list() == [
-        [words.index("eins"), end]
-    ]
-    translator = kt.Translator(model, tokenizer)
-    (found,) = translator.translate(["one two"], beam_size=1, max_length=5)
-    sentence = [words.index("one"), words.index("two")]
-    whole, ids = Whole(model, begin), [begin]
-    while len(ids) <= 5 and ids[-1] != end:
-        logits = whole.log_probs(sentence, ids[1:])
-        logits[[0, begin]] = -np.inf
-        ids.append(int(logits.argmax()))
-    written = [words[i] for i in ids[1:] if i != end and i < len(words)]
-    assert found == " ".join(written)
-
-
 class Letters:
     """Encodes in Python, as many tokenizers do."""
 
@@ -290,12 +267,13 @@ class Letters:
     detokenize = "".join
 
 
-def test_a_tokenizer_in_python_translates_and_refuses_to_be_exported(tmp_path):
-    model = own(kt.Transformer)
+def test_a_functional_model_and_a_tokenizer_in_python_translate(tmp_path):
+    model = recurrent(11)
     translator = kt.Translator(model, Letters())
     (found,) = translator.translate(["bdf"], beam_size=1, max_length=5)
     ids, _ = greedy_search(Whole(model), [5, 7, 9], 5, 0.6)
     assert found == Letters().decode([each for each in ids if each != 3])
+    # A graph cannot hold Python.
     with pytest.raises(kt.UserError, match="`tokenize`"):
         kt.export(translator, tmp_path / "own")
 
