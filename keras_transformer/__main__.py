@@ -9,7 +9,8 @@ Examples:
     keras-transformer view --run-dir runs/demo "TEXT" --output page.html
     keras-transformer export --run-dir runs/demo --output exported/demo
     keras-transformer serve exported/demo
-    keras-transformer import --from opus-mt-en-de --run-dir runs/en-de
+    keras-transformer import --from FOLDER --source-lang en --target-lang de \
+        --run-dir runs/en-de
     keras-transformer distill --teacher RUN --corpus my-text --run-dir NEW
     keras-transformer backtranslate --run-dir RUN --text FILE --output FOLDER
 

@@ -7,7 +7,6 @@ so arrays over them are computed in chunks and kept in the smallest type.
 
 import functools
 import math
-import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -25,17 +24,11 @@ CHUNK = 1 << 20
 
 
 class Batch(NamedTuple):
-    """The plan of one batch.
+    """The plan of one batch."""
 
-    Attributes:
-        rows: Integer array `(B,)` of pairs, -1 for a row of padding.
-        source_length: S.
-        target_length: T.
-    """
-
-    rows: np.ndarray
-    source_length: int
-    target_length: int
+    rows: np.ndarray  # Integers (B,): pairs, -1 for a row of padding.
+    source_length: int  # S.
+    target_length: int  # T.
 
 
 class Cut(NamedTuple):
@@ -47,15 +40,11 @@ class Cut(NamedTuple):
 
 
 class Epoch:
-    """The batches of an epoch, each made on demand.
-
-    It has the pairs `(N,)` in ascending order of length, and the cuts in the
-    epoch's order.
-    """
+    """The batches of an epoch, each made on demand."""
 
     def __init__(self, pairs: np.ndarray, cuts: list[Cut]) -> None:
-        self.pairs = pairs
-        self.cuts = cuts
+        self.pairs = pairs  # (N,), in ascending order of length.
+        self.cuts = cuts  # In the epoch's order.
 
     def __len__(self) -> int:
         return len(self.cuts)
@@ -85,10 +74,9 @@ class BatchPlan:
             than that is a batch of its own.
         seed: Fixes the order.
         shuffle: Whether to shuffle; otherwise batches come shortest first.
-        length_growth: Ratio of neighbours on the ladder, above 1. A larger one
-            means fewer shapes and more padding.
-        row_multiple: B is a multiple of it if the budget allows that many
-            rows, so that replicas get equal shares.
+        length_growth: Ratio of neighbours on the ladder, above 1.
+        row_multiple: B is a multiple of it if the budget allows that, so that
+            replicas get equal shares.
     """
 
     def __init__(
@@ -138,16 +126,6 @@ class BatchPlan:
         """Return the share of PAD among all positions of both sides."""
         positions = sum(b * (s + t) for _, _, (b, s, t) in self._cuts)
         return 1 - sum(self.corpus.num_tokens) / positions
-
-    def checksum(self) -> str:
-        """Tell this plan from others, and from another NumPy's shuffle."""
-        canary = np.arange(997)
-        np.random.default_rng([self.seed, 0]).shuffle(canary)
-        cuts = [(start, stop, *shape) for start, stop, shape in self._cuts]
-        known = 0
-        for part in (self._ranks, np.array(cuts), self._order(0), canary):
-            known = zlib.crc32(np.ascontiguousarray(part).data, known)
-        return f"{known:08x}"
 
     def _order(self, epoch: int) -> np.ndarray:
         """Draw the order of the cuts in an epoch."""
@@ -253,12 +231,8 @@ def rank_cells(
     """Order the pairs of padded lengths so that neighbours are similar.
 
     Ranks go by the longer side. Within one length they go from long sources to
-    long targets, and back within the next, so that steps meet where they are
-    similar.
-
-    Returns:
-        The rank of every pair `(N,)`, the (S, T) of every rank, and the number
-        of pairs with it.
+    long targets, and back within the next. Returns the rank of every pair
+    `(N,)`, the (S, T) of every rank, and the number of pairs with it.
     """
     keys = np.empty(len(source), smallest_type(lengths.num_keys))
     counts = np.zeros(lengths.num_keys, np.int64)

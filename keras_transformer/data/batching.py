@@ -111,12 +111,9 @@ def stream(
 ) -> tf.data.Dataset:
     """Stream batches of a plan.
 
-    Args:
-        plan: The plan of the batches.
-        first: Number of the first batch over all epochs, from 0: after `n`
-            updates from the start it is `n`.
-        last: The number to end before; None for a stream without end.
-        change: Makes other ids of a batch's number, source and target.
+    Batches are numbered over all epochs, from 0. The stream goes from `first`,
+    after so many updates, to before `last`, or without end; `change` makes
+    other ids of a batch's number, source and target.
 
     Returns:
         Dataset of `((source (B, S), target_in (B, T)), target_out (B, T))`,

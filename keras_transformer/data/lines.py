@@ -5,7 +5,6 @@ it at U+0085 and U+2028.
 """
 
 import codecs
-import contextlib
 import gzip
 import io
 import os
@@ -59,13 +58,10 @@ def on_one_line(text: str, tab: str = " ") -> str:
 
 def read_texts(path: pathlib.Path) -> Iterator[str]:
     """Read the lines of a file, plain or gzipped, as `read_lines` does."""
-    with contextlib.ExitStack() as stack:
-        if path.suffix == ".gz":
-            file = cast(BinaryIO, stack.enter_context(gzip.open(path, "rb")))
-        else:
-            file = stack.enter_context(path.open("rb"))
+    read = gzip.open if path.suffix == ".gz" else open
+    with read(path, "rb") as file:
         try:
-            yield from read_lines(file, str(path))
+            yield from read_lines(cast(BinaryIO, file), str(path))
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise UserError(
                 f"Expected gzipped text in {path}, found something else or "

@@ -54,12 +54,8 @@ def pack(
 ) -> bytes:
     """Write the model file of a vocabulary, the same bytes each time.
 
-    Args:
-        source: Serialised sentencepiece model of the source side.
-        target: That of the target side.
-        pieces: The pieces in the order of our ids.
-        lacking: By side, the ids of pieces that its texts never use.
-        has_tags: Whether a text may begin with a tag.
+    `source` and `target` are serialised sentencepiece models; a side is
+    `lacking` the pieces that its texts never use, by their ids.
     """
     contents = {
         f"{SOURCE}.spm": source,

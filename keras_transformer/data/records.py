@@ -107,14 +107,10 @@ class TokenisedCorpus:
         directory: str | os.PathLike,
         max_length: int | None = None,
     ) -> "TokenisedCorpus":
-        """Tokenise `pairs` into a folder, whole or not at all.
+        """Tokenise `pairs` into a folder, in place of other records there.
 
-        Args:
-            pairs: Source and target texts.
-            tokenizer: Vocabulary of both sides.
-            directory: Folder for the records; others there are replaced.
-            max_length: Pairs with a longer side, or with a side without
-                text, are dropped and counted. `None` keeps every pair.
+        Pairs with a side above `max_length`, or without text, are dropped and
+        counted; None keeps every pair.
         """
         directory = pathlib.Path(directory)
         directory.parent.mkdir(parents=True, exist_ok=True)

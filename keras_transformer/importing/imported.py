@@ -38,9 +38,6 @@ class Imported:
     # All, by names such as `encoder/layer_0/attention/query`.
     weights: Mapping[str, np.ndarray]
     tokenizer: Tokenizer  # With our ids.
-    # Codes of the languages; None if the files do not tell.
-    source_lang: str | None = None
-    target_lang: str | None = None
 
 
 class Settings:

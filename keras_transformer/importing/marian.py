@@ -31,7 +31,6 @@ import numpy as np
 import sentencepiece
 
 from keras_transformer.config import BOS_ID, UserError
-from keras_transformer.data.languages import is_code
 from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
 from keras_transformer.importing import source_files
 from keras_transformer.importing.imported import (
@@ -183,7 +182,7 @@ def read(folder: pathlib.Path) -> Imported:
         tokenizer = PairedTokenizer(pack(spm, spm, pieces, has_tags=False))
     else:
         tokenizer = _tokenizer(folder, pieces)
-    return Imported(model, weights, tokenizer, *source_files.languages(folder))
+    return Imported(model, weights, tokenizer)
 
 
 def read_hugging_face(folder: pathlib.Path) -> Imported:
@@ -220,12 +219,7 @@ def read_hugging_face(folder: pathlib.Path) -> Imported:
     # Padding keeps its row: `MarianMTModel` counts it in its softmax.
     weights = embedding(table, bias, ids, pieces, table[start], model.positions)
     weights |= arrays.layers(_HF_NAMES, model)
-    path = folder / "tokenizer_config.json"
-    said = _read_json(path) if path.exists() else {}
-    spoken = said.get("source_lang"), said.get("target_lang")
-    if not all(map(is_code, spoken)):
-        spoken = source_files.languages(folder)
-    return Imported(model, weights, _tokenizer(folder, pieces), *spoken)
+    return Imported(model, weights, _tokenizer(folder, pieces))
 
 
 def embedding(

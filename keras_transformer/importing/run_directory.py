@@ -36,8 +36,8 @@ logger = logging.getLogger("keras_transformer")
 def import_run(
     directory: str | os.PathLike,
     run_dir: str | os.PathLike,
-    source_lang: str | None = None,
-    target_lang: str | None = None,
+    source_lang: str,
+    target_lang: str,
 ) -> pathlib.Path:
     """Turn a model that another system has trained into a run directory.
 
@@ -45,8 +45,7 @@ def import_run(
         directory: Folder of its files, as Hugging Face, Marian or OpenNMT-tf
             writes them.
         run_dir: The new run directory; must be empty or not exist.
-        source_lang: Language code of the source side; by default as the files
-            say.
+        source_lang: Language code of the source side.
         target_lang: The same of the target side.
 
     Returns:
@@ -56,11 +55,13 @@ def import_run(
     directory = pathlib.Path(directory)
     with refusing(directory, "a whole model", tf.errors.OpError):
         imported = read(directory)
-        run = _config(
-            imported,
-            directory.resolve().name,
-            source_lang or imported.source_lang,
-            target_lang or imported.target_lang,
+        # With a recipe for fine-tuning.
+        run = RunConfig.from_preset(
+            "base",
+            corpus=directory.resolve().name,
+            source_lang=source_lang,
+            target_lang=target_lang,
+            **dataclasses.asdict(imported.model),
         )
         model = _build(imported)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,6 +69,8 @@ def import_run(
         partial.mkdir()
         model.save_weights(partial / layout.FINAL_FILE)
         imported.tokenizer.save(partial / layout.TOKENIZER_FILE)
+        known = checksum_of(imported.tokenizer)
+        run = dataclasses.replace(run, vocabulary=known, is_imported=True)
         run.save(partial)
     logger.info("Imported %s into %s.", directory, path)
     return path
@@ -111,27 +114,3 @@ def _build(imported: Imported) -> Transformer:
             )
         variable.assign(array)
     return model
-
-
-def _config(
-    imported: Imported,
-    name: str,
-    source_lang: str | None,
-    target_lang: str | None,
-) -> RunConfig:
-    """Make the run's configuration, with a recipe for fine-tuning."""
-    if source_lang is None or target_lang is None:
-        raise UserError(
-            f"The files of {name} do not tell its languages; give "
-            "`source_lang` and `target_lang`."
-        )
-    run = RunConfig.from_preset(
-        "base",
-        corpus=name,
-        source_lang=source_lang,
-        target_lang=target_lang,
-        **dataclasses.asdict(imported.model),
-    )
-    return dataclasses.replace(
-        run, vocabulary=checksum_of(imported.tokenizer), is_imported=True
-    )

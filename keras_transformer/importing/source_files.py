@@ -1,4 +1,4 @@
-"""Reads the files of a folder: languages in its name, settings, weights.
+"""Reads the files of a folder: settings, weights and sentencepiece models.
 
 PyTorch's weights are read without PyTorch. The package `safetensors` reads
 `model.safetensors`; we turn its bytes into arrays, because it does not support
@@ -12,7 +12,6 @@ import functools
 import io
 import pathlib
 import pickle
-import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -98,14 +97,6 @@ def read_sentencepiece(path: pathlib.Path) -> bytes:
         if not parse_model(model).HasField("trainer_spec"):
             raise ValueError("it does not say how it was trained")
     return model
-
-
-def languages(folder: pathlib.Path) -> tuple[str | None, str | None]:
-    """Read source and target from a folder's name like `opus-mt-en-de`."""
-    named = re.search(
-        r"opus-mt-(?:tc-[a-z]+-)?([a-z]+)-([a-z]+)$", folder.resolve().name
-    )
-    return (named[1], named[2]) if named else (None, None)
 
 
 # Types by their names in either file; bfloat16 is the upper half of a float32.

@@ -145,12 +145,9 @@ def final_result(run_dir: str | os.PathLike) -> Chosen | None:
         of_file = tuple(fields.pop("checkpoints")), fields.pop("weights")
         result = Chosen(*of_file, **fields, run_dir=run_dir)
     except (OSError, ValueError, TypeError, KeyError) as error:
-        if not kept:
-            raise UserError(
-                f"{path} cannot be read ({error}); restore or remove it."
-            ) from None
-        logger.warning("Skipping %s, which cannot be read: %s.", path, error)
-        return None
+        raise UserError(
+            f"{path} cannot be read ({error}); restore or remove it."
+        ) from None
     return None if kept and step_of(kept[-1]) != result.step else result
 
 
