@@ -4,7 +4,6 @@ Axes: B rows of a batch, S source length, T target length. Lengths count
 tokens, including the end token.
 """
 
-import concurrent.futures
 import functools
 import os
 import tempfile
@@ -17,7 +16,7 @@ import tensorflow as tf
 
 from keras_transformer.config import OURS, SettingError, SpecialIds, checked
 from keras_transformer.data.adapter import TokenizerAdapter
-from keras_transformer.data.batch_plan import Batch, BatchPlan, Epoch
+from keras_transformer.data.batch_plan import Batch, BatchPlan
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.texts import checked_pairs, checked_texts
 from keras_transformer.data.tokenizer import Tokenizer, own_operators
@@ -92,15 +91,14 @@ def batches(
 
     numbers = tf.data.Dataset.range(1).flat_map(numbers_of_epoch)
     numbers = numbers.apply(tf.data.experimental.assert_cardinality(steps))
-    planned = _planned_ahead(plan)
-    if not shuffle:
-        padded = planned
+    planned = _planned(plan)
 
-        def planned(number: int) -> Batch:
-            batch = padded(number)
-            return batch._replace(rows=batch.rows[batch.rows >= 0])
+    def without_padding(number: int) -> Batch:
+        batch = planned(number)
+        return batch._replace(rows=batch.rows[batch.rows >= 0])
 
-    return _dataset(records, numbers, planned, count)
+    batch_of = planned if shuffle else without_padding
+    return _dataset(records, numbers, batch_of, count)
 
 
 def stream(
@@ -123,26 +121,13 @@ def stream(
     numbers = tf.data.Dataset.counter(first)
     if last is not None:
         numbers = tf.data.Dataset.range(first, last)
-    return _dataset(plan.corpus, numbers, _planned_ahead(plan), None, change)
+    return _dataset(plan.corpus, numbers, _planned(plan), None, change)
 
 
-def _planned_ahead(plan: BatchPlan) -> Callable[[int], Batch]:
+def _planned(plan: BatchPlan) -> Callable[[int], Batch]:
     """Make a function from a batch's number, over all epochs, to its plan."""
-    # Plans the next epoch in the second half of this one: no step waits for it.
-    thread = concurrent.futures.ThreadPoolExecutor(max_workers=1)
-
-    @functools.lru_cache(maxsize=2)
-    def planned(epoch: int) -> concurrent.futures.Future[Epoch]:
-        return thread.submit(plan.epoch, epoch)
-
-    def batch(number: int) -> Batch:
-        epoch, index = divmod(number, len(plan))
-        now = planned(epoch)
-        if 2 * index >= len(plan):
-            planned(epoch + 1)
-        return now.result()[index]
-
-    return batch
+    epoch_of = functools.lru_cache(maxsize=2)(plan.epoch)
+    return lambda number: epoch_of(number // len(plan))[number % len(plan)]
 
 
 def _dataset(
@@ -216,9 +201,6 @@ def batch(
     rows, others = sources.shape[0], targets.shape[0]
     if None not in (rows, others) and rows != others:
         raise SettingError("targets", f"as many as `sources`, {rows}", others)
-    if None in (rows, others):  # In a graph.
-        same = tf.size(sources) == tf.size(targets)
-        tf.debugging.Assert(same, ["Expected `targets` as many as `sources`."])
     ids = tokenizer.ids
     with own_operators():
         source = tokenizer.tokenize(sources).to_tensor(ids.pad)

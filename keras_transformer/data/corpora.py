@@ -10,6 +10,7 @@ model where a pair comes from, for example that it was translated back by a
 machine ([Caswell et al., 2019](https://aclanthology.org/W19-5206/)).
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -163,17 +164,10 @@ class Tfds(Corpus):
         # Importing it takes half a second, which others need not spend.
         tfds = extras.needs("tensorflow_datasets", "tfds")
         dataset = name.partition(":")[2]
-        try:
-            # Use `TFDS_DATA_DIR` as it is now, not as TFDS was imported.
-            self.builder = builder = tfds.builder(
-                dataset, data_dir=os.environ.get("TFDS_DATA_DIR")
-            )
-        except Exception as error:
-            # TFDS raises many types of errors for an unknown name.
-            raise UserError(
-                f"Expected a dataset that TensorFlow Datasets knows, received "
-                f"{dataset} ({_first_line(error)}); check the name."
-            ) from error
+        # Use `TFDS_DATA_DIR` as it is now, not as TFDS was imported.
+        data_dir = os.environ.get("TFDS_DATA_DIR")
+        with _explained(dataset, "know", "check the name"):
+            self.builder = builder = tfds.builder(dataset, data_dir=data_dir)
         features = tuple(builder.info.features or ())
         if not {source_lang, target_lang} <= set(features):
             raise UserError(
@@ -181,15 +175,9 @@ class Tfds(Corpus):
                 f"features of {dataset} are: {some(features)}; choose among "
                 "these or another dataset."
             )
-        try:
+        way = "check the connection, or set TFDS_DATA_DIR to a folder with it"
+        with _explained(dataset, "prepare", way):
             builder.download_and_prepare()
-        except Exception as error:
-            # The network, the disk or a missing manual download is the cause.
-            raise UserError(
-                f"Expected TensorFlow Datasets to prepare {dataset}, but it "
-                f"failed ({_first_line(error)}); check the connection, or set "
-                "TFDS_DATA_DIR to a folder that holds the dataset."
-            ) from error
         splits = tuple(builder.info.splits)
         super().__init__(name, source_lang, target_lang, splits)
 
@@ -203,9 +191,17 @@ class Tfds(Corpus):
                 yield one.decode(), other.decode()
 
 
-def _first_line(error: Exception) -> str:
-    message = str(error).strip().partition("\n")[0].rstrip(".:")
-    return f"{type(error).__name__}: {message}"
+@contextlib.contextmanager
+def _explained(dataset: str, verb: str, advice: str) -> Iterator[None]:
+    """Turn any error of TFDS into one sentence."""
+    try:
+        yield
+    except Exception as error:
+        said = str(error).strip().partition("\n")[0].rstrip(".:")
+        raise UserError(
+            f"Expected TensorFlow Datasets to {verb} {dataset}, but it failed "
+            f"({type(error).__name__}: {said}); {advice}."
+        ) from error
 
 
 class InMemory(Corpus):

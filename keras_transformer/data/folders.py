@@ -10,9 +10,6 @@ from keras_transformer.data.lines import PACKED, read_texts
 from keras_transformer.data.texts import Corpus, Pair, State, some
 from keras_transformer.machine import files
 
-_OTHER_FORMATS = ".csv", ".xlsx", ".tmx"
-_IN_PYTHON = "give its pairs in Python, as the guide to corpora shows"
-
 
 class Folder(Corpus):
     """A folder of files."""
@@ -20,15 +17,10 @@ class Folder(Corpus):
     def __init__(self, name: str, source_lang: str, target_lang: str) -> None:
         folder = pathlib.Path(name)
         if not folder.is_dir():
-            advice = "check the path in `corpus`"
-            if folder.is_file():
-                advice = "write a file for each language, as in cut -f1 "
-                advice += f"pairs.tsv > my-text/train.{source_lang}"
-                if folder.suffix.lower() in _OTHER_FORMATS:
-                    advice = _IN_PYTHON
             raise UserError(
                 "Expected demo, a folder or tfds:NAME as corpus, received "
-                f"{name}, which is not a folder; {advice}."
+                f"{name}, which is not a folder; check the path, or give the "
+                "pairs of a table in Python, as the guide to corpora shows."
             )
         names = tuple(sorted(p.name for p in folder.iterdir() if p.is_file()))
         spelt = _ending(names, source_lang), _ending(names, target_lang)
@@ -40,8 +32,6 @@ class Folder(Corpus):
             endings = {pathlib.Path(x).suffix for x in names} & PACKED.keys()
             for ending in endings - {".gz"}:
                 advice = f"unpack {ending} with {PACKED[ending][1]}"
-            if any(x.lower().endswith(_OTHER_FORMATS) for x in names):
-                advice = _IN_PYTHON
             raise UserError(
                 f"Expected files SPLIT.{source_lang} and SPLIT.{target_lang} "
                 f"in {folder}, found no such pair; this folder has: "

@@ -229,7 +229,10 @@ class RunConfig:
         """
         path = pathlib.Path(run_dir) / CONFIG_FILE
         if not path.is_file():
-            raise _not_a_run(path.parent)
+            raise UserError(
+                f"Expected a run directory with a {CONFIG_FILE}, found none at "
+                f"{path}; give that of a training, not of an export."
+            )
         fields: dict[str, Any] = {}
         try:
             fields = files.from_json(path.read_text(encoding="utf-8"))
@@ -264,19 +267,6 @@ class RunConfig:
 def begun_config(run_dir: str | os.PathLike) -> RunConfig | None:
     """Return the configuration of a run that has begun; None otherwise."""
     return RunConfig.load(run_dir) if has_begun(run_dir) else None
-
-
-def _not_a_run(path: pathlib.Path) -> UserError:
-    """Say what a path without a configuration is instead of a run."""
-    if any(path.glob("saved_model.pb")) or any(path.glob("*/saved_model.pb")):
-        return UserError(
-            f"Expected a run directory, received {path}, an export; give the "
-            "run that it was made from."
-        )
-    return UserError(
-        f"Expected a run directory with a {CONFIG_FILE}, found none at "
-        f"{path / CONFIG_FILE}; train one first."
-    )
 
 
 def _pop_into(settings: dict[str, Any], part: Part) -> Part:

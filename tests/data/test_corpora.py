@@ -68,9 +68,6 @@ LINE = b"1\n"
     [
         (["train_en", "train_de"], "en fr", "SPLIT.fr"),
         (["train_en.zst", "train_de.zst"], "en de", "unzstd"),
-        (["pairs_csv"], "en de", "guide to corpora"),
-        (["Pairs_XLSX"], "en de", "guide to corpora"),
-        (["memory_tmx"], "en de", "guide to corpora"),
         (None, "en de", "no-folder"),
         # Both would be read from the files of one.
         (None, "de deu", "deu"),
@@ -85,15 +82,6 @@ def test_a_folder_without_a_pair_of_files_is_refused(
         write(folder, **dict.fromkeys(files, LINE))
     with pytest.raises(config.UserError, match=name):
         open_corpus(str(folder), *languages.split())
-
-
-def test_a_table_is_read_in_python_only_if_it_exists(tmp_path):
-    path = tmp_path / "pairs.csv"
-    with pytest.raises(config.UserError, match="; check the path in `corpus`"):
-        open_corpus(str(path), "en", "de")
-    path.write_bytes(LINE)
-    with pytest.raises(config.UserError, match="guide to corpora"):
-        open_corpus(str(path), "en", "de")
 
 
 @pytest.mark.parametrize(
