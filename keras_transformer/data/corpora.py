@@ -250,8 +250,6 @@ class Mixture(Corpus):
             first.source_lang,
             first.target_lang,
             first.splits,
-            first.missing,
-            repeats=any(part.weight > 1 for part, _ in parts),
         )
         self.parts, self._train_split = parts, train_split
         splits = [x.find(train_split, "train_split") for _, x in parts]
@@ -319,7 +317,7 @@ class HeldOut(Corpus):
         share: float,
     ) -> None:
         name = corpus.real_name(validation_split)
-        if name in (*corpus.splits, *corpus.missing):
+        if name in corpus.splits:
             raise UserError(
                 "Expected `validation_share` for a corpus without a split "
                 f"{name}, but {corpus.name} has one; leave it out."
@@ -329,7 +327,6 @@ class HeldOut(Corpus):
             corpus.source_lang,
             corpus.target_lang,
             (*corpus.splits, validation_split),
-            corpus.missing,
         )
         self._corpus, self._share = corpus, share
         self._train = corpus.find(train_split, "train_split")

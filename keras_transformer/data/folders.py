@@ -37,12 +37,7 @@ class Folder(Corpus):
                 f"in {folder}, found no such pair; this folder has: "
                 f"{some(names)}; {advice}."
             )
-        missing = {
-            split: str(folder / f"{split}.{ending}")
-            for ending, side in zip(spelt, sides, strict=True)
-            for split in (sides[0] | sides[1]).keys() - side.keys()
-        }
-        super().__init__(name, source_lang, target_lang, splits, missing)
+        super().__init__(name, source_lang, target_lang, splits)
 
     def read(self, split: str) -> Iterator[Pair]:
         """Check both files of a split first, then stream their lines."""

@@ -13,15 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from keras_transformer.config import UserError
-from keras_transformer.data.corpora import tags_of, without_tag
+from keras_transformer.data.corpora import parts_of, tags_of, without_tag
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.texts import Corpus, Pair
 from keras_transformer.data.tokenizer import Tokenizer
 
-# Characters from which on the lengths of two sides tell something.
-TELLING_LENGTH = 20
-# Times the usual ratio of lengths from which on a pair is suspect.
-FAR = 3
 # Fewer in a corpus are not worth a line in the log.
 NOTICEABLE = 1 / 1000
 # Characters that a table shows.
@@ -66,10 +62,10 @@ class Inspection:
     """
 
     def __init__(self, corpus: Corpus, held_out: Iterable[str] = ()) -> None:
-        self._repeats = corpus.repeats
+        self._repeats = any(x.weight > 1 for x in parts_of(corpus.name))
         self.pairs = self.equal = self.empty = 0
         self.leftovers, self._examples = Counter[str](), dict[str, str]()
-        self._hashes, self._ratios = array.array("q"), array.array("f")
+        self._hashes = array.array("q")
         self._held_out: dict[str, list[str]] = {}
         for split in held_out:
             with contextlib.suppress(UserError):  # Who needs it will tell.
@@ -90,8 +86,6 @@ class Inspection:
                 self.equal += source == target
                 if not self._repeats:
                     self._hashes.append(hash(pair))
-                if max(len(source), len(target)) >= TELLING_LENGTH:
-                    self._ratios.append(len(target) / len(source))
                 if (plain := without_tag(source, self._tags)) in self._unmet:
                     self._met.add(plain)
                 both = f"{source}\n{target}"
@@ -108,16 +102,6 @@ class Inspection:
         same = int((hashes[1:] == hashes[:-1]).sum())
         return None if self._repeats else same
 
-    def ratio(self) -> tuple[float, int]:
-        """Return the characters of a target for one of its source, the median.
-
-        The second number is that of pairs more than `FAR` times off it.
-        """
-        ratios = np.array(self._ratios)
-        usual = float(np.median(ratios)) if len(ratios) else 1.0
-        off = np.maximum(ratios / usual, usual / ratios)
-        return usual, int((off > FAR).sum())
-
     def shared(self) -> dict[str, tuple[int, int]]:
         """Count the sources of held-out splits that were read, and all."""
         return {
@@ -130,7 +114,6 @@ class Inspection:
         counts = {
             "repeated": self.repeated() or 0,
             "equal sides": self.equal,
-            "unlike lengths": self.ratio()[1],
             "empty": self.empty,
             "too long": too_long,
         }
@@ -163,7 +146,6 @@ class Inspection:
         about = {
             "repeated": "pairs that stood there before",
             "equal sides": "pairs",
-            "unlike lengths": f"pairs over {FAR} times off the usual ratio",
             "empty": "pairs with an empty side, dropped",
             "too long": f"pairs above {longest} tokens, dropped{part}",
         }
@@ -172,8 +154,6 @@ class Inspection:
         rows: list[Row] = [f"The text, {self.pairs:,} pairs"]
         for kind, count in self.counts(records.dropped).items():
             rows.append((kind, f"{count:,}", about[kind]))
-        usual = f"{self.ratio()[0]:.2f}"
-        rows.append(("target/source", usual, "characters, the median"))
         characters = Counter[str]()
         for ids in records.source.ids, records.target.ids:
             for start in range(0, len(ids), 1 << 22):

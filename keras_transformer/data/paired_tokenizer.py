@@ -9,8 +9,8 @@ characters that the model does not know. A piece that is not in the list is
 A text may begin with a tag such as `>>deu<<`, which tells a model with several
 target languages which one to write. Up to the first "<<" it is one piece.
 
-There is a fourth file, `rules.json`, if one side lacks pieces of the other,
-which it then reads as `UNK_ID`, or if there are no tags.
+A fourth file, `rules.json`, says whether there are tags, and which pieces of
+the other a side lacks, which it reads as `UNK_ID`.
 
 Axes: B batch, L length.
 """
@@ -57,16 +57,13 @@ def pack(
     `source` and `target` are serialised sentencepiece models; a side is
     `lacking` the pieces that its texts never use, by their ids.
     """
+    rules = dict(has_tags=has_tags, lacking=dict(lacking or {}))
     contents = {
         f"{SOURCE}.spm": source,
         f"{TARGET}.spm": target,
         _PIECES: json.dumps(list(pieces)).encode(),
+        _RULES: json.dumps(rules).encode(),
     }
-    lacking = lacking or {}
-    if lacking or not has_tags:
-        of_sides = {x: sorted(map(int, ids)) for x, ids in lacking.items()}
-        rules = dict(has_tags=has_tags, lacking=of_sides)
-        contents[_RULES] = json.dumps(rules).encode()
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
         for name, content in contents.items():

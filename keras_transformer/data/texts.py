@@ -104,12 +104,6 @@ class Corpus:
     source_lang: str
     target_lang: str
     splits: tuple[str, ...]
-    # The file that a split with only one language lacks, by split.
-    missing: Mapping[str, str] = dataclasses.field(
-        default_factory=dict, repr=False
-    )
-    # Whether it has pairs several times on purpose.
-    repeats: bool = dataclasses.field(default=False, repr=False)
 
     def read(self, split: str) -> Iterator[Pair]:
         """Stream one of `splits`."""
@@ -136,11 +130,6 @@ class Corpus:
         name = self.real_name(of_kind("split", str, split))
         if name in self.splits:
             return name
-        if name in self.missing:
-            raise UserError(
-                f"Expected {self.missing[name]}, plain or gzipped, as the "
-                f"other side of the split {name}, found none; restore it."
-            )
         advice = f"name one of them as `{flag or 'split'}`"
         if self.name == MEMORY:
             advice = "pass a dictionary such as {'train': …, 'val': …}"
@@ -159,6 +148,5 @@ class Corpus:
 
     def real_name(self, split: str) -> str:
         """Return `validation` for a `val` that is not there."""
-        if split == "val" and not {split} & {*self.splits, *self.missing}:
-            return "validation"
-        return split
+        is_absent = split == "val" and split not in self.splits
+        return "validation" if is_absent else split

@@ -263,19 +263,9 @@ def _pieces(ids: Mapping[str, int], path: pathlib.Path) -> list[str]:
 
 def _tokenizer(folder: pathlib.Path, pieces: Sequence[str]) -> PairedTokenizer:
     """Join the folder's two sentencepiece models over the pieces."""
-    source, target = folder / "source.spm", folder / "target.spm"
-    merges = source.with_suffix(".bpe")
-    if merges.exists() and not source.exists():
-        raise UserError(
-            f"{folder} cannot be imported: its texts are segmented by "
-            f"subword-nmt ({merges.name}), which is not supported; take a "
-            f"release with {source.name} and {target.name}."
-        )
-    models = (
-        source_files.read_sentencepiece(source),
-        source_files.read_sentencepiece(target),
-    )
-    return PairedTokenizer(pack(*models, pieces))
+    paths = folder / "source.spm", folder / "target.spm"
+    source, target = map(source_files.read_sentencepiece, paths)
+    return PairedTokenizer(pack(source, target, pieces))
 
 
 def _named(folder: pathlib.Path, setting: str) -> pathlib.Path:

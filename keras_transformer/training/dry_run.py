@@ -50,7 +50,7 @@ def dry_run(run_dir: str | os.PathLike | None = None, **settings: Any) -> str:
     """Tell what a training would cost, in time and memory, and train nothing.
 
     It reads the corpus once, and tells what to clean in it: repeated pairs,
-    equal sides, unlike lengths, pairs that are dropped. The batches are planned
+    equal sides, pairs that are dropped. The batches are planned
     from the first 100,000 pairs, and a few steps are taken of a mean one and of
     the longest. It writes nothing to the run directory.
 

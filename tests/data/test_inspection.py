@@ -10,15 +10,12 @@ from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.inspection import Inspection
 from keras_transformer.data.records import TokenisedCorpus
 
-# 23 characters against 46.
 CLEAN = [(f"source of number {i:06}", f"target {i:06}" + 33 * "x")
          for i in range(1_009)]  # fmt: skip
 DIRTY = [
     *7 * [CLEAN[5]],
     *[(f"this is no translation {i}",) * 2 for i in range(5)],
     *[("", "empty"), (" \u00a0", "blank"), ("blank", "\t")],
-    *[("a long source of sixty characters and more than that" * 9, "short"),
-      ("just a source of twenty", "x" * 139)],
 ]  # fmt: skip
 
 
@@ -30,13 +27,12 @@ def look(pairs):
 
 def test_pairs_that_spoil_a_training_are_counted():
     found = look(CLEAN + DIRTY)
-    assert (found.pairs, found.repeated()) == (1_009 + 7 + 5 + 3 + 2, 7)
+    assert (found.pairs, found.repeated()) == (1_009 + 7 + 5 + 3, 7)
     assert (found.equal, found.empty) == (5, 3)
-    assert found.ratio() == (pytest.approx(2.0), 2)
     (advice,) = found.advice(too_long=11)
     for said in (
-        *("Of 1,026 training pairs 7 repeated (0.7 %), 5 equal sides",),
-        *("2 unlike lengths", "3 empty", "11 too long"),
+        *("Of 1,024 training pairs 7 repeated (0.7 %), 5 equal sides",),
+        *("3 empty", "11 too long"),
     ):
         assert said in advice
     # One in more than a thousand is no reason for a line.
