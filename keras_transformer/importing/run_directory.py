@@ -19,7 +19,6 @@ from keras_transformer.importing.source_files import refusing
 from keras_transformer.machine import extras, files
 from keras_transformer.model import Transformer
 from keras_transformer.runs import layout
-from keras_transformer.runs.averaging import check_size
 from keras_transformer.runs.run_config import RunConfig, checksum_of
 
 # Files by which a format is known, and its reader.
@@ -92,8 +91,6 @@ def read(folder: pathlib.Path) -> Imported:
 
 def _build(imported: Imported) -> Transformer:
     """Build the model and give it the weights, all of them."""
-    size = sum(array.nbytes for array in imported.weights.values())
-    check_size(imported.model, size, "the file of weights")
     extras.check_keras()
     settings = dataclasses.asdict(imported.model)
     model = Transformer(**settings, dtype="float32")
