@@ -106,7 +106,7 @@ class BatchPlan:
         """Return the batches of an epoch, counted from 0, in order."""
         # The shuffle does not depend on the type of the numbers.
         size = len(self.corpus)
-        pairs = np.arange(size, dtype=smallest_type(size))
+        pairs = np.arange(size, dtype=np.min_scalar_type(size))
         if self.shuffle:
             np.random.default_rng([self.seed, epoch]).shuffle(pairs)
         # Pairs of one rank keep their order.
@@ -234,7 +234,7 @@ def rank_cells(
     long targets, and back within the next. Returns the rank of every pair
     `(N,)`, the (S, T) of every rank, and the number of pairs with it.
     """
-    keys = np.empty(len(source), smallest_type(lengths.num_keys))
+    keys = np.empty(len(source), np.min_scalar_type(lengths.num_keys))
     counts = np.zeros(lengths.num_keys, np.int64)
     for chunk in _chunks(len(source)):
         keys[chunk] = lengths.keys(source[chunk], target[chunk])
@@ -259,8 +259,3 @@ def rank_cells(
 def _chunks(size: int) -> Iterator[slice]:
     for start in range(0, size, CHUNK):
         yield slice(start, start + CHUNK)
-
-
-def smallest_type(count: int) -> np.dtype:
-    """Choose the smallest integer type for `count` numbers from 0."""
-    return np.min_scalar_type(max(count - 1, 0))
