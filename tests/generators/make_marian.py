@@ -240,7 +240,6 @@ def write_hugging_face(model, folder):
     # As PyTorch below 1.6 wrote it, and so most of OPUS-MT.
     old = dict(_use_new_zipfile_serialization=False)
     torch.save(state, folder / "legacy.bin", **old)
-    (folder / "tokenizer_config.json").write_text(json.dumps(LANGUAGES))
 
 
 @torch.no_grad()
