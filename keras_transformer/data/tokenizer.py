@@ -17,7 +17,6 @@ import functools
 import logging
 import os
 import pathlib
-import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -235,8 +234,9 @@ class Tokenizer(tf.Module):
         """Read a file that `train` wrote, or another sentencepiece model.
 
         Args:
-            path: The file, or a run directory that holds one; that of an
-                imported run may join two vocabularies.
+            path: The file, or a run directory that holds one. The two
+                vocabularies of an imported run are `Run(…).translator()
+                .tokenizer`.
         """
         if not isinstance(path, str | os.PathLike):
             expected = "a `Tokenizer` or the path of a sentencepiece model"
@@ -244,10 +244,6 @@ class Tokenizer(tf.Module):
         path = pathlib.Path(path)
         if path.is_dir():
             path = path / TOKENIZER_FILE
-        if zipfile.is_zipfile(path):
-            from keras_transformer.data.paired_tokenizer import PairedTokenizer
-
-            cls = PairedTokenizer
         try:
             return cls(path.read_bytes())
         except OSError as error:

@@ -8,6 +8,7 @@ import functools
 import logging
 import os
 import pathlib
+import zipfile
 import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -322,11 +323,9 @@ def load_vocabulary(
 
     One that has changed is refused: other pieces would be other words.
     """
-    from keras_transformer.data.tokenizer import Tokenizer
-
     path = pathlib.Path(run_dir) / TOKENIZER_FILE
     run = run or RunConfig.load(run_dir)
-    tokenizer = Tokenizer.load(path)
+    tokenizer = load_tokenizer(path)
     is_same = run.vocabulary in (None, checksum_of(tokenizer))
     if not is_same or tokenizer.vocab_size != run.model.vocab_size:
         raise UserError(
@@ -336,6 +335,20 @@ def load_vocabulary(
     if not run.training.term_share:  # The model never met its marks.
         tokenizer.has_marks = False
     return tokenizer
+
+
+def load_tokenizer(path: str | os.PathLike) -> "Tokenizer":
+    """Read a vocabulary, or the two of an imported run, from either's place."""
+    from keras_transformer.data.tokenizer import Tokenizer
+
+    if isinstance(path, str | os.PathLike):
+        path = pathlib.Path(path)
+        path = path / TOKENIZER_FILE if path.is_dir() else path
+        if zipfile.is_zipfile(path):
+            from keras_transformer.data.paired_tokenizer import PairedTokenizer
+
+            return PairedTokenizer.load(path)
+    return Tokenizer.load(path)
 
 
 def checksum_of(tokenizer: "Tokenizer") -> str:

@@ -23,6 +23,7 @@ from keras_transformer.runs.checkpoints import list_checkpoints
 from keras_transformer.runs.run_config import (
     RunConfig,
     checksum_of,
+    load_tokenizer,
     load_vocabulary,
 )
 from keras_transformer.training.building import Training, plan_batches
@@ -152,7 +153,7 @@ def prepare_vocabulary(
     """
     run, given = session.run, session.tokenizer
     if given is not None and not isinstance(given, Tokenizer):
-        given = Tokenizer.load(given)
+        given = load_tokenizer(given)
     if layout.has_begun(session.run_dir):
         tokenizer = load_vocabulary(session.run_dir)
         if given and given.model != tokenizer.model:
