@@ -31,7 +31,6 @@ from keras_transformer.machine import extras
 
 DEMO = "demo"
 TFDS_PREFIX = "tfds:"
-_EXAMPLES = 1024  # Of TFDS, decoded at a time.
 SEPARATOR = " + "
 _PART = re.compile(
     r"(?P<name>.+?)(?::(?P<weight>\d+(?:\.\d+)?))?(?::(?P<tag><[^<>:\s]+>))?"
@@ -185,7 +184,7 @@ class Tfds(Corpus):
         source, target = self.source_lang, self.target_lang
         examples = self.builder.as_dataset(split=split, shuffle_files=False)
         examples = examples.map(lambda row: (row[source], row[target]))
-        blocks = examples.batch(_EXAMPLES).as_numpy_iterator()
+        blocks = examples.batch(1024).as_numpy_iterator()
         for block in blocks:
             for one, other in zip(*block, strict=True):
                 yield one.decode(), other.decode()

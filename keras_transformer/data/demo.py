@@ -20,7 +20,6 @@ from keras_transformer.machine import extras
 
 LANGUAGES = ("en", "de")
 SPLIT_SIZES = {"train": 20_000, "val": 500, "test": 500}
-SEED = 1
 CURRENCIES = {
     # code: English singular and plural, German for both.
     "EUR": ("euro", "euros", "Euro"),
@@ -93,7 +92,7 @@ def demo_pairs(split: str, source_lang: str) -> list[Pair]:
 @functools.cache
 def _all_splits() -> dict[str, list[Pair]]:
     """Draw all pairs at once, so that no text can end up in two splits."""
-    draw, size = random.Random(SEED), sum(SPLIT_SIZES.values())
+    draw, size = random.Random(1), sum(SPLIT_SIZES.values())
     kinds = (_number, _spelled_date, _date, _time, _spelled_amount, _amount)
     # More than needed, since repetitions are dropped.
     drawn = iter(

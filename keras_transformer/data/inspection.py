@@ -18,10 +18,6 @@ from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.texts import Corpus, Pair
 from keras_transformer.data.tokenizer import Tokenizer
 
-# Fewer in a corpus are not worth a line in the log.
-NOTICEABLE = 1 / 1000
-# Characters that a table shows.
-MOST_SHOWN = 12
 # The bytes 0x80 to 0xBF, as Latin-1 and Windows-1252 read them.
 _AFTER = "[\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]"
 # Characters of Chinese and Japanese.
@@ -125,7 +121,7 @@ class Inspection:
             f"{count:,} {kind}{self._such_as(kind)} "
             f"({100 * count / self.pairs:.1f} %)"
             for kind, count in self.counts(too_long).items()
-            if count > NOTICEABLE * self.pairs
+            if count > self.pairs / 1000  # Fewer are not worth a line.
         ]
         advice = [
             f"Of {self.pairs:,} training pairs {', '.join(named)}: look at "
@@ -159,7 +155,7 @@ class Inspection:
             for start in range(0, len(ids), 1 << 22):
                 chunk = np.asarray(ids[start : start + (1 << 22)])
                 characters += tokenizer.spelled(chunk)
-        shown = " ".join(char for char, _ in characters.most_common(MOST_SHOWN))
+        shown = " ".join(char for char, _ in characters.most_common(12))
         share = sum(characters.values()) / max(sum(records.num_tokens), 1)
         named = f"different characters, {100 * share:.2g} % of the tokens{part}"
         named += f": {shown}" if shown else ""

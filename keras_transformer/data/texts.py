@@ -53,10 +53,6 @@ def checked_pairs(name: str, pairs: Iterable[Pair]) -> Iterator[Pair]:
     if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
         expected = "pairs of texts, such as `corpus.pairs('train')`"
         raise SettingError(name, expected, pairs)
-    return _each_pair(name, pairs)
-
-
-def _each_pair(name: str, pairs: Iterable[Pair]) -> Iterator[Pair]:
     for number, pair in enumerate(pairs):
         is_other = isinstance(pair, str | Mapping)
         is_other = is_other or not isinstance(pair, Iterable)

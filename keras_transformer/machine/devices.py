@@ -46,7 +46,7 @@ def let_memory_grow() -> None:
 
 def cores() -> int:
     """Count the cores of the processor that this process may use."""
-    count = _schedulable_cores()
+    count = len(os.sched_getaffinity(0))
     # Only a container has a quota.
     with contextlib.suppress(OSError, ValueError):
         quota, period = QUOTA.read_text().split()
@@ -63,7 +63,7 @@ def threads() -> int:
     return (
         tf.config.threading.get_intra_op_parallelism_threads()
         or (int(asked) if asked.isdecimal() else 0)
-        or _schedulable_cores()  # TensorFlow ignores the quota.
+        or len(os.sched_getaffinity(0))  # TensorFlow ignores the quota.
     )
 
 
@@ -100,13 +100,6 @@ def has(instructions: str) -> bool:
     flags = re.search(r"^flags\s*:(.*)", text, re.MULTILINE)
     listed = {*flags[1].split()} if flags else set()
     return any(needed <= listed for needed in INSTRUCTIONS[instructions])
-
-
-def _schedulable_cores() -> int:
-    """Count the cores on which this process may run."""
-    if hasattr(os, "sched_getaffinity"):  # Not on macOS.
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def searches(

@@ -54,7 +54,7 @@ def processor(tmp_path, monkeypatch):
 
     def make(cores, quota=None):
         monkeypatch.setattr(
-            devices.os, "sched_getaffinity", lambda _: range(cores), False
+            devices.os, "sched_getaffinity", lambda _: range(cores)
         )
         if quota:
             path.write_text(quota)
