@@ -29,93 +29,132 @@ _LINE_END = re.compile(f"[{_ENDS}]")
 # Such a piece, without the space before it: looking for sentences in a blank
 # line costs as much as finding one.
 _NEXT = re.compile(rf"\S[^{_ENDS}]{{,{_PIECE - 1}}}")
-# Emoji and the like, which stay before and behind a sentence. No "○", which
-# stands for words in Japanese. A joiner alone may belong to a letter.
+# No "○" is among emoji and the like, for it stands for words in Japanese. A
+# joiner alone may belong to a letter.
+_UNSEEN = "\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff"
 _PICTURE = (
-    "\u203c\u2049\u2139\u2190-\u21ff\u2300-\u24ff▪▫▶◀◻-◾☀-➿\u2900-\u297f"
+    "\u2139\u2190-\u21ff\u2300-\u24ff▪▫▶◀◻-◾☀-➿\u2900-\u297f"
     "\u2b00-\u2bff\u3297\u3299\ufe0e\ufe0f\U0001f000-\U0001faff"
     "\U000e0020-\U000e007f"
 )
-_PICTURES = (
-    rf"(?:(?:[{_PICTURE}]\u200d?|[0-9#*]\ufe0f?\u20e3)\s*)*"  # 1️⃣ is one.
+_SMALL = "".join(x for x in map(chr, range(0x530)) if x.islower())
+_BIG = rf"[^\W\d_{_SMALL}]"
+_LATIN = "0-9A-Za-z０-９Ａ-Ｚａ-ｚ"
+_END = ".!?…。！？"
+# With such a particle, or somebody who says it, a sentence of Japanese, Korean
+# or Chinese goes on behind a quotation.
+_GOES_ON = (
+    "って|など|[とのをはがにも]|で(?![もき])|だった|や(?![っがは])|から|まで|"
+    "より|だけ|ばかり|なんて|みたい|じゃ|[的和是等让讓]|之[类類]|[这這][句个個]|"
+    "へ(?![えぇー])|[라하]?고|"
+    r"라[는며면]|\w{1,5}?(?:[說说问]|[問喊叫答]道|(?:[問答喊想]|(?<!知)道)(?!\w))"
 )
-_BEFORE = re.compile(rf"\s*{_PICTURES}")
-# "‼" behind words is read as "!!".
-_BEHIND = re.compile(
-    rf"(?<=[^\s\u200d\u20e3{_PICTURE}])\s*(?![‼⁉]){_PICTURES}$"
-)
-# sentencex knows neither those of Khmer and Tibetan nor Greek's own mark, nor
-# an ellipsis before a word that begins with no small letter, nor those of
-# Chinese and Japanese before a digit.
-_OTHER_END = re.compile(
-    r"(?<=[។៕།༎\u037e])(?=\s(?!།(?:\s|$)))"
-    rf"|(?<=[…⋯])(?=\s+{_PICTURES}[^\W\d_a-zß-öø-ÿα-ώа-џ])"
-    r"|(?<=[。！？])(?<![0-9]。)(?=[0-9])"
-    r"|(?<=[.!?…。！？।\"”])(?=(?:\s?\[(?:\d{1,3}|[a-z])\])+\s*$)"
-    r"|(?<=[^\W\d][.!?…])(?=\[\^\w{1,20}\](?:\s|$))"
-)
-# In a list that begins with 1, the next number belongs to no sentence.
-_LIST = re.compile(r"\W*1[.．](?!\d)")
-_NEXT_NUMBER = re.compile(r"(?<=[^\W\d][.!?。！？])(?=\s*(\d{1,2})[.．]\s*$)")
-# Behind these, in their languages, no sentence ends.
-_TITLES = {
-    "fr": re.compile(r"(?<!\w)(?:MM?|Dr|Pr)\.\s+$"),
-    "it": re.compile(r"(?<!\w)SS?\.\s+$"),
-    "es": re.compile(r"\w\s+D\.\s+$"),
-    "de": re.compile(
-        r"(?<!\w)(?:d(?:er|ie|as|es|em|en)|[ia]m|[ia]ns|vom|zu[mr]|beim"
-        r"|(?:[mds]?ein|ihr|unser)(?:e[mnrs]?)?)\s+\d{1,3}\.\s+$",
-        re.IGNORECASE,
+# sentencex is shown other characters at some places: a space, which is left out
+# of sentences before and behind it, "\n", which ends one, quotation marks and
+# an end that it knows, and "X", which ends nothing and begins anything.
+_SHOWN = [
+    # Marks of footnotes: behind an end, "1" there alone, "[1]" within too.
+    (
+        rf"(?:(?<=[{_END}])|(?<=[{_END}][)”\"]))(?:[¹²³⁰⁴-⁹†‡§]+"
+        r"(?:,[¹²³⁰⁴-⁹]+)*|\*(?!\*)|[（(]\d\d?[)）]|※\d?\d?"
+        r"|(?:\[\^?\w[\w ,–-]{0,30}\])+(?:: ?\d[\d–-]*)?)"
+        rf"|(?<=[{_SMALL}]{{3}}[.!?])(?<!fig.)(?<!vol.)\d\d?"
+        rf"(?=\s+[^\W{_SMALL}]|\s*$)|(?:\[\d{{1,3}}\]"
+        rf"|(?<![^{_END}\]] )\[[a-z]\])(?:: ?\d[\d–-]*)?",
+        " ",
     ),
+    # Borders of texts in a line, and bullets without a space.
+    (
+        r"(?<=\S) \|(?=\s|$)|(?<=[^\s\d]) [•·](?= )|(?<=\d) [•·](?= \D)"
+        r"|(?<![^\s。！？])[・･•●◆◇■□▼▲※①-⑳❶-❿](?=\w)",
+        "\n",
+    ),
+    (rf"[{_PICTURE}]\u200d?|[0-9#*]\ufe0f?\u20e3", " "),  # 1️⃣ is one.
+    (rf"(?<![^\s{_END}])[{_UNSEEN}]+|[{_UNSEEN}]+(?!\S)", " "),
+    (rf"(?<=[{_END}»”“\"’]) [-–—](?= \W?{_BIG})", " "),
+    # Ends that sentencex does not know, also behind words that it takes for
+    # abbreviations.
+    (
+        r"[។៕།༎\u037e](?= (?!།(?: |$)))|(?:[…⋯]|(?:(?<=\b(?:[Nn]o|O[Kk]|ok|ut"
+        r"|tv|su|te|me|tu|id))|(?<=\b(?:art|mar|min|sec|hon|det|ned|via|set|sen|муж)"
+        rf")|(?<=\bbien))\.)(?! [IVX]{{2}})(?= +(?:[-–—] ?)?[«»‘-„\"]?{_BIG})",
+        "!",
+    ),
+    # In Chinese and Japanese also before a digit, and a small Latin letter.
+    (r"(?<=[。！？])(?<![0-9]。)(?:\d(?!\d?[.．、]\D)|[a-z](?=[a-z]))", "X"),
+]
+# Where words stand between spaces, a quotation mark opens behind one.
+_SPACED = [
+    (r"(?<=\w)['’](?=\w{3})", " "),  # Of "l'art." the abbreviation is "art."
+    (r"(?<=\w)['’](?=\w)|(?<!\S)['’](?=[nst]\b)", "X"),
+    (r"(?<![^\s(\[—–])[\"„“”](?=[^\s.,;:!?)\]])", "“"),
+    (r"(?<=[^\s(\[])[\"„“”](?!\w)|(?<=[.!?…,])[\"„“”]", "”"),
+    (r"(?<![^\s(\[—–“])['‚‘’](?=[^\W\d])", "‘"),
+    (r"(?<=[^\s(\[])['‚‘’](?!\w)", "’"),
+]
+# Elsewhere the points of names, such as "J.K.", are none of sentences.
+_NAMES = (
+    rf"(?<=[{_LATIN}])[.．](?=[{_LATIN}])|(?<![{_LATIN}])(?:[A-ZＡ-Ｚ]|Mrs?|Ms|Dr"
+    r"|St|vs|No|[JS]r|Prof|Ｍｒｓ?|Ｄｒ|Ｎｏ)[.．](?=\w)"
+)
+# No sentence ends before a comma, "he said" or the rest of a word, in a title
+# or a number.
+_WITHIN = (
+    rf"[{_END}]+(?=[」』”》〉’]*[,;，、；：—…]|[》〉]|[」』”’)）]+(?:{_GOES_ON})"
+    rf"|[»”’]+ [{_SMALL}]|[»”’]? ?[-–—] ?[{_SMALL}]|-\w|[ºª°])|(?<=\d)．(?=\d)"
+)
+# What sentencex does not know of languages: abbreviations that end nothing.
+_SHORT = {
+    "ar": "[ء-ي]",
+    "de": "Hrn|Dipl|Abb|Tab|Kap|Bd|Abs|Tel|geb|gest|gegr|inkl|exkl|zzgl|bspw|Hg"
+    "|Hrsg|phil|freundl|(?:d(?:er|ie|as|es|em|en)|[ia]m|[ia]ns|vom|zu[mr]|beim"
+    r"|(?:[mds]?ein|ihr|unser)(?:e[mnrs]?)?) +\d{1,3}"
+    # Where a line begins, numbers before other words are those of a list.
+    r"|(?:[IVX]+|\d\d?)(?=\. (?:Jan|Feb|Mär|Apr|Mai|Ju[nl]i|Aug|Sep|Okt|Nov|Dez"
+    "|Weltkr|Jahr|Bundes|Liga|FC|Stock|Platz|Auflage|Advent|Klasse))",
+    "en": "Ms|Amb|Atty|Vol|Figs|Apt|approx|tbsp|tsp",
+    "es": "Dña|aprox|Mons",
+    "fr": r"MM?|Mmes?|Mlles?|Dr|Pr|Ste?|Mgr|[A-Z]\.-[ABD-Z]|janv|févr|juil|sept"
+    "|oct|nov|déc",
+    "hi": r"डॉ|श्री|पं|प्रो|श्रीमती|स्व|रु|कि\.मी|कि\.ग्रा",
+    "it": r"SS?|pag|n(?=\. \d)",
+    "nl": r"mevr|mw|ds|o\.a",
+    "pl": r"dr|mgr|inż|al|pl|św|ks|gen|płk|tj|m\.in|nr|str|im|hab|red|zob|por",
+    "pt": "Srta|Profa|Sta|pág|núm|vol|cap|Av|Cel|Dep|Gov|Min",
+    "ru": r"им|доц|т\.е|рис|табл|гл|св|ст|оз|пос|дер|напр|пл|наб|корп|англ|нем"
+    r"|лат|род|ред|изд|инж|ген|полк|кап|тыс|млн|млрд|ок(?=\. \d)",
+    "sv": r"t\.ex|kl|tel|resp|kungl",
 }
-_SHORT_WORD = re.compile(r"(?<!\w)\w{1,6}\.\s+$")
-_INITIAL = re.compile(r"[A-Z]\.\s+")
+# A list that begins with 1, and the number before another item of it.
+_LIST = re.compile(rf"(?<![^{_ENDS}])[^\w{_ENDS}]*(1[.．、])(?!\d)[^{_ENDS}]*")
+_INITIAL = re.compile(rf"(?<=[{_END}] )[A-Z]\.(?= )")
+# Of a short word before a small letter: "Den är t.ex. svart."
+_POINT = re.compile(rf"(?<=\w)(?<!\w{{7}})\.(?= +[{_SMALL}]{{2}})")
 # A bullet, a dash in a cell, the number of a list, an address stay as they are.
 _KEPT = re.compile(
     r"(?:_|[^\w⠁-⣿])*|\W*(?:\d{1,3}|[A-Za-z])(?:[.．]\d{1,3})*[.．)]"
-    r"|(?:\s*\[(?:\d{1,3}|[a-z])\])+"
+    r"|(?:\s*\[(?:\d{1,3}|[a-z])\])+|[\d:,.]+ --> [\d:,.]+.*"
     r"|[<(]?(?:(?:https?://|www\.)[!-~À-ɏ]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+)[>).]?"
 )
 # So does one before the words of a line; "o" and a tab stand for a bullet.
 _BULLET = re.compile(
-    "[\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]*"
-    r"(?:(?:[-+|–—−*·•‣⁃◦∙●○▪▫■□►▸▶➢➤→⇒➔★☆◆◇❖☐☑☒✓✔✗✘\uf0a7\uf0b7]"
-    r"|>+|#{1,6}|\[(?:\d{1,3}|[ xX])\]|(?:[ivx]{2,5}|[IVX]{2,5})\."
+    r"(?:(?:[-+|–—−*·•‣⁃◦∙●○■□►▸◆◇\uf0a7\uf0b7]"
+    r"|>+|#{1,6}|\[[ xX]\]|(?:[ivx]{2,5}|[IVX]{2,5})\."
     # Not "5- and 6-year-olds".
     r"|\d{1,3}[a-z]\.|\d{1,3}\.\)|\d{1,2}[-/](?!\s+\S+\s+\d+[-/])"
     r"|[(（]?(?:\d{1,3}|[A-Za-z]|[ivx]{2,5})[)）]"
-    r"|[a-h]\.(?=\s+[A-Z][^.]))(?=\s)|o(?=\t))"
+    r"|[a-h]\.(?=\s+[A-Z][^.]))(?=\s)|o(?=\t)"
+    r"|(?:\d\d?[.．、]|[（(]\d\d?[)）])(?=[\u3041-\u9fff]))"
 )
 # To sentencex like quotation marks. A word such as "(Dr.)" is no sentence.
 _BRACKETS = re.compile(
     r"((?:^|(?<=[.!?…。！？)\]]\s))\s*)[(\[]([^\s()\[\]]+"
     r"(?:[!?…。！？]|\s[^()\[\]]*[.!?…。！？]))[)\]]"
-    rf"(?=\s+{_PICTURES}[\"“„«¿¡(\[]?[^\W_a-zß-öø-ÿα-ώа-џ])"
+    rf"(?=\s+[\"“„«¿¡(\[]?[^\W_{_SMALL}])"
+    r"|((?:^|(?<=[。！？」』”）])))（([^（）]*[。！？])）"
 )
-# With such a particle, or somebody who says it, a sentence of Japanese, Korean
-# or Chinese goes on behind a quotation.
-_GOES_ON = re.compile(
-    "って|など|[とのをはがにも]|で(?![もき])|だった|や(?![っがは])|から|まで|"
-    "より|だけ|ばかり|なんて|みたい|じゃ|[的和是等让讓]|之[类類]|[这這][句个個]|"
-    "へ(?![えぇー])|[라하]?고|"
-    r"라[는며면]|\w{1,5}?(?:[说說问]|[問喊叫答]道|(?:[問答喊]|(?<!知)道)(?!\w))"
-)
-# Before such a mark, and behind a title, no sentence ends.
-_IN_IT = re.compile('(?<=[。！？」』”》〉"])(?=[，、；：—…])|(?<=[》〉])')
-# sentencex cuts behind a full-width point, also of a numbered line.
-_NUMBER = re.compile(r"\d[.．]\d|(?<![^\s\d])\d．")
-# In Chinese and Japanese sentencex cuts behind the points of Latin letters, as
-# in names: the end is one character further.
-_LATIN = "0-9A-Za-z０-９Ａ-Ｚａ-ｚ"
-_IN_NAME = re.compile(
-    rf"(?:[{_LATIN}][.．][{_LATIN}]|(?<![{_LATIN}])(?:[A-ZＡ-Ｚ]"
-    r"|Mrs?|Ms|Dr|St|vs|No|[JS]r|Prof|Ｍｒｓ?|Ｄｒ|Ｎｏ)[.．]\w)$"
-)
-# The mark of a footnote, behind the end of a sentence.
-_NOTE = re.compile(
-    r"[¹²³⁰⁴-⁹*†‡§]+(?:,[¹²³⁰⁴-⁹]+)*|[（(]\d\d?[)）]|※\d?\d?"
-    r"|(?:\[\^?\w[\w ,–-]{0,30}\])+"
-)
+# Behind an end, a closing mark belongs to it, and one that may also open.
+_CLOSING = re.compile(r"(?:[)\]}）］｝】〕〉》」』»›”’_*]|[\"'“‘«‹](?=\s|$))+")
 # Marian's way to tell a model of several languages which one to write.
 _TAG = re.compile(r"\s*(>>[^<>\s]{1,32}<<)\s*")
 
@@ -143,13 +182,16 @@ class Splitter:
     def __init__(self, source_lang: str, target_lang: str) -> None:
         self.languages = source_lang, target_lang
         self._has_gaps = language_of(target_lang).has_gaps
-        self._has_spaces = language_of(source_lang).has_spaces
+        source = language_of(source_lang)
         sentencex = extras.needs("sentencex", "sentences")
-        base = language_of(source_lang).base
-        self._title = _TITLES.get(base)
+        self._segment = functools.partial(sentencex.segment, source.base)
         # sentencex knows the abbreviations of English.
-        self._short = None if base == "en" else _SHORT_WORD
-        self._segment = functools.partial(sentencex.segment, base)
+        self._goes_on_small = source.base != "en"
+        within = [_WITHIN] if source.has_spaces else [_WITHIN, _NAMES]
+        if short := _SHORT.get(source.base):
+            within.append(rf"(?i:(?<!\w)(?:{short})\.(?= ))")
+        rules = [*_SHOWN, *_SPACED * source.has_spaces, ("|".join(within), "X")]
+        self._rules = [(re.compile(rule, re.M), x) for rule, x in rules]
 
     def spans(self, text: str) -> Iterator[Span]:
         """Find the sentences of a text, a few thousand characters at a time.
@@ -160,111 +202,69 @@ class Splitter:
         characters is cut between words, at a comma, or where no mark belongs to
         a letter.
         """
-        item, end = 0.0, _start(text)
-        text = _masked(text)
+        is_first, end = True, _start(text)
+        given, text = text, self._shown(text)
         while piece := _NEXT.search(text, end):
             begin, end = piece.span()
-            if not item and (bullet := _BULLET.match(text, begin)):
+            if is_first and (bullet := _BULLET.match(text, begin)):
                 end = bullet.end()
                 continue
-            item, places = self._in_line(piece[0], item)
-            spans = [Span(begin + x, begin + y) for x, y in places]
-            is_last = end == len(text) or _LINE_END.match(text, end)
-            if not is_last and len(spans) > 1:
+            spans = self._in_line(piece[0], begin)
+            is_first = end == len(text) or bool(_LINE_END.match(text, end))
+            if not is_first and len(spans) > 1:
                 end = spans.pop().start  # It may go on.
-            elif not is_last:
+            elif not is_first:
                 end = _best_cut(text, begin, end)
                 spans = [Span(begin, begin + len(text[begin:end].rstrip()))]
-            item = 0 if is_last else item
             for span in spans:
-                if not is_kept(text[slice(*span)]):
+                if not is_kept(given[slice(*span)]):
                     yield span
 
-    def _in_line(
-        self, text: str, item: float
-    ) -> tuple[float, list[tuple[int, int]]]:
-        """Find the places of the sentences of a line, or of a part of one."""
-        # `item` is the number of the list's last item, 0 where a line begins
-        # and infinite in a line without a list.
+    def _shown(self, text: str) -> str:
+        """Return what sentencex is to see in place of a text, as long as it."""
         # sentencex 1.0.32 panics at "A\u00a0. B": it takes every space to be
         # one byte long.
-        plain = _BRACKETS.sub(r"\1“\2”", re.sub(r"\s", " ", text))
-        position, spans = 0, list[tuple[int, int]]()
-        item = item or (1 if _LIST.match(plain) else math.inf)
-        parts = list[str]()
-        for part in self._sentences(plain):
-            ends = _OTHER_END.split(part)
-            last = _NEXT_NUMBER.search(ends[-1])
-            if last and int(last[1]) == item + 1:
-                before = ends[-1][: last.start()]
-                # Not behind an abbreviation, such as "See Fig. 2."
-                if len([*self._segment(f"{before} Xx")]) > 1:
-                    ends[-1:] = before, ends[-1][last.start() :]
-                    item += 1
-            parts += ends
-        for part in parts:
-            begin = position + len(part) - len(part.lstrip())
-            end = position + len(part.rstrip())
-            position += len(part)
-            # sentencex leaves closing brackets to the next sentence.
-            while spans and begin == spans[-1][1] and begin < end:
-                if _is_closing(plain, begin):
-                    begin += 1
-                elif (
-                    _IN_IT.match(plain, begin)
-                    or _NUMBER.match(plain, begin - 2)
-                    or (
-                        not self._has_spaces
-                        and _IN_NAME.search(plain, begin - 6, begin + 1)
-                    )
-                    or (
-                        (
-                            plain[begin - 1] == '"'
-                            or _is_closing(plain, begin - 1)
-                        )
-                        and _GOES_ON.match(plain, begin)
-                    )
-                ):
-                    begin = end
-                else:
-                    break
-                spans[-1] = spans[-1][0], begin
-            if spans and begin == spans[-1][1]:
-                note = _NOTE.match(plain, begin, end)
-                begin = note.end() if note else begin
-            begin = end - len(_BEFORE.sub("", plain[begin:end], count=1))
-            if begin < end:
-                spans.append((begin, end))
-        behind = [_BEHIND.search(plain, a, b) for a, b in spans]
-        return item, [
-            (a, found.start() if found else b)
-            for (a, b), found in zip(spans, behind, strict=True)
-        ]
+        text = re.sub(rf"[^\S{_ENDS}]", " ", _masked(text))
+        for rule, character in self._rules:
+            text = _filled(rule, character, text)
+        return _LIST.sub(self._without_numbers, text)
 
-    def _sentences(self, line: str) -> list[str]:
-        """Take a line apart, but not behind a title, a German "am 3."."""
-        parts, is_list = [""], _INITIAL.match(line)
+    def _without_numbers(self, found: re.Match[str]) -> str:
+        """Take the numbers of a list's items out of its line."""
+        line, number = found[0], 2
+        position = found.end(1) - found.start()
+        end = r"(?<=[^\W\d][.!?。！？])"
+        while item := re.compile(
+            rf"{end}\s*({number}[.．、])(?=\s|[^\W\d])"
+        ).search(line, position):
+            # Not behind an abbreviation, such as "See Fig. 2."
+            text = line[position : item.start()].strip()
+            before = re.split(rf"{end}\s", text)[-1]
+            start, position = item.span(1)
+            if len([*self._segment(f"{before} Xx")]) > 1:
+                line = line[:start].ljust(position) + line[position:]
+                number += 1
+        return line
+
+    def _in_line(self, line: str, start: int) -> list[Span]:
+        """Find the sentences of a line, or of a part of one, that starts so."""
+        if not re.match(r"[A-Z]\. ", line):  # No list from A on.
+            line = _INITIAL.sub("XX", line)
+        if self._goes_on_small and re.match(rf"[\W_]*{_BIG}", line):
+            line = _POINT.sub("X", line)
+        line = _BRACKETS.sub(r"\1\3“\2\4”", line)
+        position, spans = 0, list[Span]()
         for part in self._segment(line):
-            before = parts[-1][-40:]
-            first = re.search(r"[^\W_]", parts[-1])
-            if (
-                (self._title and self._title.search(before))
-                # Of no list, for that would begin with the line.
-                or (_INITIAL.fullmatch(parts[-1]) and not is_list)
-                # Behind an abbreviation: "Den är t.ex. svart."
-                or (
-                    first
-                    and first[0].isupper()
-                    and self._short
-                    and self._short.search(before)
-                    and re.match(r"[^\W\d_]{2}", part)
-                    and part[:2].islower()
-                )
-            ):
-                parts[-1] += part
-            else:
-                parts.append(part)
-        return parts[1:]
+            begin, position = position, position + len(part)
+            if spans and start + begin == spans[-1].end:
+                closing = _CLOSING.match(line, begin, position)
+                begin = closing.end() if closing else begin
+                spans[-1] = Span(spans[-1].start, start + begin)
+            part = line[begin:position].rstrip()
+            if sentence := part.lstrip():
+                end = start + begin + len(part)
+                spans.append(Span(end - len(sentence), end))
+        return spans
 
     def halves(self, text: str, span: Span) -> tuple[Span, Span] | None:
         """Cut a span between the words nearest to its middle, if it can."""
@@ -388,6 +388,10 @@ def _masked(text: str) -> str:
     return MARK.sub(lambda x: x[0][len(TERM)].ljust(len(x[0]), "x"), text)
 
 
+def _filled(rule: re.Pattern[str], character: str, text: str) -> str:
+    return rule.sub(lambda found: character * len(found[0]), text)
+
+
 def _best_cut(text: str, begin: int, end: int) -> int:
     """Find where to cut a clause without an end: the best place, the last."""
     for place in (r"\s", r"[^\w\s](?!(?<=\d.)\d)", r"[^\w\s]"):
@@ -402,11 +406,6 @@ def _best_cut(text: str, begin: int, end: int) -> int:
     # A letter has few marks; of nothing but marks, the end will do.
     places = range(end, (begin + end) // 2, -1)
     return next((i for i in places if not _is_mark(text[i])), end)
-
-
-def _is_closing(text: str, at: int) -> bool:
-    """Return whether there is a closing bracket or quotation mark."""
-    return unicodedata.category(text[at]) in ("Pe", "Pf")
 
 
 def _is_mark(character: str) -> bool:
