@@ -229,6 +229,6 @@ def explainer(run_dir: pathlib.Path) -> Callable[[str, str], str]:
         explanation = load(weights).explain(
             text, max_source_length=MAX_SOURCE_LENGTH
         )
-        return viewer.document(text, [explanation.to_html()])
+        return viewer.document(text, explanation.to_html())
 
     return explain

@@ -13,7 +13,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has."""
     flags.add_run_flags(parser, "average")
     add = parser.add_argument
-    add("text", nargs="+", metavar="TEXT", help="a text of the source language")
+    add("text", metavar="TEXT", help="a text of the source language")
     add(
         "--output",
         type=pathlib.Path,
@@ -28,18 +28,17 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Translate texts, and draw the attention and the search on a page.
+    """Translate a text, and draw its attention and its search on a page.
 
     The page shows the attention of all layers and heads, the search step by
     step and the beam as a tree. It needs no network and no other file: any
-    browser opens it. Each text has its own view, one below the other.
+    browser opens it.
     """
-    for text in args.text:
-        if not text.strip():
-            raise UserError(
-                "Expected a text as TEXT, received an empty one; give what to "
-                "translate."
-            )
+    if not args.text.strip():
+        raise UserError(
+            "Expected a text as TEXT, received an empty one; give what to "
+            "translate."
+        )
     run, search = flags.prepare(args, n_best=4)
     with contextlib.ExitStack() as stack:
         # Before the work, so that an unwritable place shows at once.
@@ -47,17 +46,11 @@ def run(args: argparse.Namespace) -> None:
         if args.output:
             text_streams.check_new(path)
         output = stack.enter_context(files.open_whole(path))
-        translator = run.translator()
+        explained = run.translator().explain(
+            args.text, prefix=args.prefix, **vars(search)
+        )
         from keras_transformer.viewing import viewer
 
-        explanations = [
-            translator.explain(text, prefix=args.prefix, **vars(search))
-            for text in args.text
-        ]
-        title, *others = args.text
-        if others:
-            title = f"{len(args.text)} texts"
-        views = [each.to_html() for each in explanations]
-        output.write(viewer.document(title, views).encode())
+        output.write(viewer.document(args.text, explained.to_html()).encode())
     print(path)
     command_line.say_next("serve", "--run-dir", args.run_dir)

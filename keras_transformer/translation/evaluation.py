@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import json
 import logging
-import math
 import pathlib
 import platform
 import re
@@ -85,14 +84,12 @@ class Evaluation:
 
     def report(self) -> dict[str, Any]:
         """Collect all but the translations, ready for JSON."""
-        seconds, sentences = self.seconds or math.nan, len(self.translations)
         versions = {name: metadata.version(name) for name in _PACKAGES}
         return {
             "scores": {k: vars(score) for k, score in self.scores.items()},
-            "sentences": sentences,
-            "seconds": seconds,
-            "sentences_per_second": sentences / seconds,
-            "target_tokens_per_second": (self.target_tokens or 0) / seconds,
+            "sentences": len(self.translations),
+            "seconds": self.seconds,
+            "target_tokens": self.target_tokens,
             "versions": {"python": platform.python_version(), **versions},
         }
 

@@ -13,7 +13,6 @@ import importlib.resources
 import json
 import math
 import zlib
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -77,10 +76,8 @@ def fragment(facts: dict[str, Any], weights: str) -> str:
     )
 
 
-def document(title: str, fragments: Sequence[str]) -> str:
-    """Write a whole page of a title around fragments, which share a script."""
-    common = _script_element()
-    views = "".join(each.removesuffix(common) for each in fragments)
+def document(title: str, view: str) -> str:
+    """Write a whole page of a title around a fragment."""
     return (
         "<!doctype html>\n"
         '<html lang="en">\n'
@@ -95,7 +92,7 @@ def document(title: str, fragments: Sequence[str]) -> str:
         "</head>\n"
         # This class tells viewers that they may paint the whole page.
         '<body class="keras-transformer-page" style="margin: 0">\n'
-        f"{views}{common}"
+        f"{view}"
         "</body>\n"
         "</html>\n"
     )

@@ -123,11 +123,8 @@ def test_the_report_counts_sentences_and_target_tokens():
     report = json.loads(json.dumps(result.report()))
 
     # 3, 1 and 0 words, and three end tokens.
-    assert result.target_tokens == 7
     assert report["sentences"] == 3
-    seconds = report["seconds"]
-    assert report["sentences_per_second"] * seconds == pytest.approx(3)
-    assert report["target_tokens_per_second"] * seconds == pytest.approx(7)
+    assert report["target_tokens"] == 7 and report["seconds"] > 0
 
 
 @pytest.mark.parametrize(
