@@ -96,7 +96,7 @@ def are_independent(model: bytes) -> bool:
         # Neighbouring unknown characters would be one piece.
         and how.byte_fallback
         and not how.treat_whitespace_as_suffix
-        # None of its rules holds a space.
+        # None of its rules holds a space, but for those of some dashes.
         and rules.name in (NFC, "nmt_nfkc")
         and rules.add_dummy_prefix
         and rules.remove_extra_whitespaces
@@ -118,6 +118,13 @@ class Words(dict[str, bytes]):
     def __init__(self, pieces: sentencepiece.SentencePieceProcessor) -> None:
         super().__init__({_END: array.array("i", [config.EOS_ID]).tobytes()})
         self._pieces = pieces
+        # Those that are read otherwise between spaces.
+        self._dashes = [
+            f"{x} "
+            for x in "–—―"
+            if pieces.encode(f"a {x} a")
+            != sum(pieces.encode(["a", x, "a"]), [])
+        ]
 
     def __missing__(self, word: str) -> bytes:
         ids = array.array("i", self._pieces.encode(word)).tobytes()
@@ -132,8 +139,11 @@ class Words(dict[str, bytes]):
 
         Returns:
             The ids of all, int32 `(sum of lengths,)`, and the length of each,
-            int64 `(len(texts),)`; None if a text holds the end mark.
+            int64 `(len(texts),)`; None if a text holds the end mark, or a dash
+            that needs its neighbours.
         """
+        if any(x in text for x in self._dashes for text in texts):
+            return None
         words = f" {_END} ".join([*texts, ""]).split(" ")
         ids = np.frombuffer(b"".join(map(self.__getitem__, words)), np.int32)
         ends = np.flatnonzero(ids == config.EOS_ID)

@@ -16,6 +16,7 @@ Python, the bulk tokenizer and every graph run alike.
 import collections
 import functools
 import itertools
+import string
 import unicodedata
 from collections.abc import Iterable
 from typing import Any
@@ -47,7 +48,7 @@ _POINTS = {*range(10, 36), *range(202, 241)}
 # PDFs have in place of characters: each stands for the first of its row that
 # has a piece.
 _ALIKE = """
-'’‘‚‛′ʼ´`‹›׳ "”“„‟″«»״ -‐‑–—‒―−─־•·▪‣◦●∙⁃・‧\uf0b7 /⁄ ~～〜
+'’‘‚‛′ʼ´`‹›׳ "”“„‟″«»״ -‐‑–—‒―−─־•·▪‣◦●∙⁃\uf0b7 /⁄ ~～〜
 .٫ ,，٬ :：∶ ;； ?？ !！ (（ )） %٪
 يی كک еёЁ 高髙 崎﨑 民⺠ 母⺟ 西⻄ 见⻅ 角⻆ 贝⻉ 车⻋ 長⻑ 长⻓
 门⻔ 青⻘ 页⻚ 风⻛ 飞⻜ 食⻝ 马⻢ 骨⻣ 鬼⻤ 鱼⻥ 鸟⻦ 麦⻨ 黄⻩ 齐⻬ 齿⻮ 龙⻰
@@ -105,8 +106,8 @@ def _table(processor: Any, pieces: set[str]) -> dict[str, str]:
     }
     # Between words without spaces it is no hyphen.
     alike |= {x: f" {alike[x]} " for x in "—―" if x in alike}
+    table = _dashes(pieces, known) if {",", "-"} <= pieces else {}
     alike = str.maketrans(alike)
-    table = {}
     for text, meaning in _meanings().items():
         if not known.issuperset(text):
             meaning = meaning.translate(alike)
@@ -118,6 +119,20 @@ def _table(processor: Any, pieces: set[str]) -> dict[str, str]:
             if not known.issuperset(now) and pieces.issuperset(plain):
                 end = " " * meaning[1:].endswith(" ")
                 table[text] = " " * meaning.startswith(" ") + plain + end
+    return table
+
+
+def _dashes(pieces: set[str], known: frozenset[str]) -> dict[str, str]:
+    """Map dashes between words, but not numbers, to others or to commas."""
+    dash = next(x for x in (" — ", " – ", ", ") if x.strip() in pieces)
+    table: dict[str, str] = {}
+    for mark in {*"–—―"} - known:
+        table |= {f"{space}{mark} ": dash for space in " \xa0"}
+        table |= {f"{x} {mark} ": f"{x} - " for x in string.digits}
+        if mark != "–":  # Of Chinese they are two.
+            letters = (x for x in known if x.isalpha())
+            for x, both in itertools.product(letters, (mark, 2 * mark)):
+                table[x + both] = x + dash
     return table
 
 
@@ -148,7 +163,9 @@ def _meanings() -> dict[str, str]:
         )
     meanings |= {character: character for row in _ALIKE for character in row}
     meanings |= dict.fromkeys(_SPACES, " ")
-    meanings |= {"\u0e4d\u0e32": "\u0e33", "⋯": "…"}
+    meanings |= {"\u0e4d\u0e32": "\u0e33", "⋯": "…", "・・・": "…"}
+    # Between parts of names it has no sound.
+    meanings |= dict.fromkeys("・･‧", "")
     for span in _IGNORABLE:
         points = range(ord(span[0]), ord(span[1]) + 1)
         meanings |= dict.fromkeys(map(chr, points), "")

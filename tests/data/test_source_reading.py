@@ -30,8 +30,9 @@ PASTED = [
     ("three\u200b hundred \u2066and\u2069 two", "three hundred and two"),
     ("ｔｈｒｅｅ ﬁve，\u2007６７⁸", "three five, 678"),
     ("May 16, 2024¹ 10²", "May 16, 2024 1 10 2"),
-    ("six\u2011two\u2013one – two", "six-two-one - two"),
-    ("three—six — two ―five—", "three - six - two - five -"),
+    ("six\u2011two\u2013one – two", "six-two-one, two"),
+    ("three—six — two ―five—", "three, six, two - five,"),
+    ("— two\u00a0– three, 5 – 6", "- two, three, 5 - 6"),
     ("\u00a0\u00ad\u200b", ""),
 ]
 
@@ -120,8 +121,9 @@ def test_a_singleton_is_read_as_what_unicode_takes_it_for(tmp_path):
         ("२ 30 रवार", "३० रवार", "30 रवार"),
         ("คำ 30", "ค\u0e4dา ๓๐", "คำ 30"),
         ("长 日本 ５ ５", "⻓ ⽇本 5", "长 日本 ５"),
+        ("да — нет, - 5", "да – нет 5 – 5", "да — нет 5 - 5"),
         ("元気？は！（い）：；，", "元気?は!(い):;,", "元気？は！（い）：；，"),
-        ("そう～だ -", "そう〜だ ・", "そう～だ -"),
+        ("そう～だ… -", "そう〜だ・・・ そ・う･だ", "そう～だ… そうだ"),
         (
             "がぱ パ 7:08 1",
             "か゛は゜ ハ゜ 7∶08 1\ufe0f\u20e3",
