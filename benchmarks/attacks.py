@@ -135,8 +135,8 @@ async def end(tasks: list[asyncio.Future]) -> None:
 
 async def measure(server: Server, seconds: float) -> None:
     """Print a line for each attack."""
-    sides = httpx.get(f"{server.host}/frontend/settings").json()["language"]
-    languages = {side: each["code"] for side, each in sides.items()}
+    codes = [x["code"] for x in httpx.get(f"{server.host}/languages").json()]
+    languages = dict(zip(("source", "target"), codes, strict=True))
     address = urlsplit(server.host).hostname, urlsplit(server.host).port
     print_head(
         *("attack", "connections", "short: median, ms", "longest", "refused"),

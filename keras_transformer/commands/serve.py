@@ -89,10 +89,10 @@ def run(args: argparse.Namespace) -> None:
     Example:
         keras-transformer serve exported/demo
 
-    It speaks TensorFlow Serving's REST interface and LibreTranslate's API, has
-    a page at / and metrics at /monitoring/prometheus/metrics. A newer version
-    in the folder takes over by itself. On Ctrl-C or SIGTERM it answers the
-    requests it has taken and ends within 20 seconds.
+    It speaks TensorFlow Serving's REST interface and LibreTranslate's API, and
+    has a page at /. A newer version in the folder takes over by itself. On
+    Ctrl-C or SIGTERM it answers the requests it has taken and ends within 20
+    seconds.
     """
     run = _served_run(args)
     for origin in args.cors:
@@ -109,8 +109,7 @@ def run(args: argparse.Namespace) -> None:
             )
     name = model_name(args.run_dir or args.exported, args.name)
     limits = Limits(**flags.given(args, LIMITS))
-    packages = "prometheus_client python_multipart sentencex starlette uvicorn"
-    for package in packages.split():
+    for package in "python_multipart", "sentencex", "starlette", "uvicorn":
         extras.needs(package, "serve")
     # Without a handler, SIGTERM would not end a container's first process while
     # the model loads. Uvicorn raises it again when it has finished.

@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-from prometheus_client import Histogram
 
 from keras_transformer.serving.limits import AGAIN, Batching, RefusalError
 from keras_transformer.serving.versions import Outputs, Row, ServedModel
@@ -55,15 +54,8 @@ class Batcher:
 
     def __init__(self, batching: Batching) -> None:
         self.batching = batching
-        self.answered = 0  # Batches so far.
         # Texts that hold a place, and how many are of long requests.
         self.taken = self.taken_by_long = 0
-        self.sizes = Histogram(
-            "keras_transformer_batch_size",
-            "Texts that went through the model together.",
-            registry=None,
-            buckets=(1, 2, 4, 8, 16, 32, 64, 128),
-        )
         threads = batching.num_batch_threads
         self._pool = ThreadPoolExecutor(threads, "batch")
         self._capacity = batching.max_batch_size * (
@@ -80,9 +72,9 @@ class Batcher:
     ) -> Outputs:
         """Call a signature for the texts of a request.
 
-        A long request puts only one batch for each thread into the queue at a
-        time, and one for all of them where it is not the only one. If
-        cancelled, a request leaves the queue. Without room it is refused.
+        A long request puts only one batch at a time into the queue, or one for
+        each thread while it is the only one. If cancelled, a request leaves the
+        queue. Without room it is refused.
         """
         # Padding shows how long the longest text of a batch is. Such a batch
         # therefore holds the texts of one request only.
@@ -93,25 +85,9 @@ class Batcher:
             sum(lengths) > _BATCH_BYTES
         )
         key = _Key(model, signature, alone, is_long)
-        threads = self.batching.num_batch_threads
-        if self.taken_by_long:
-            size = max(1, size // threads)
-        order = sorted(range(len(rows)), key=lengths.__getitem__)
-        pieces = (order[i : i + size] for i in range(0, len(order), size))
-        loop = asyncio.get_running_loop()
-        answers = [loop.create_future() for _ in rows]
-
-        async def work_off() -> None:
-            for piece in pieces:
-                now, queue = loop.time(), self._queues.setdefault(key, [])
-                for i in piece:
-                    queue.append(_Waiting(rows[i], lengths[i], now, answers[i]))
-                self._begin()
-                loop.call_later(self._delay, self._begin)
-                # Cancelling this cancels them all.
-                await asyncio.gather(*(answers[i] for i in piece))
-
-        places = min(len(rows), threads * size)
+        if not self.taken_by_long:
+            size *= self.batching.num_batch_threads
+        places = min(len(rows), size)
         of_long = places if is_long else 0
         # Alone, a long request always has room.
         share = _LONG if is_long and self.taken_by_long else 1
@@ -123,14 +99,22 @@ class Batcher:
             )
         self.taken += places
         self.taken_by_long += of_long
-        tasks = [asyncio.ensure_future(work_off()) for _ in range(threads)]
+        loop = asyncio.get_running_loop()
+        order = sorted(range(len(rows)), key=lengths.__getitem__)
+        answers = [loop.create_future() for _ in rows]
         try:
-            await asyncio.gather(*tasks)
+            for start in range(0, len(rows), size):
+                piece = order[start : start + size]
+                now, queue = loop.time(), self._queues.setdefault(key, [])
+                for i in piece:
+                    queue.append(_Waiting(rows[i], lengths[i], now, answers[i]))
+                self._begin()
+                loop.call_later(self._delay, self._begin)
+                # Cancelling this cancels them all.
+                await asyncio.gather(*(answers[i] for i in piece))
         finally:
             self.taken -= places
             self.taken_by_long -= of_long
-            for task in tasks:
-                task.cancel()
         return _joined([answer.result() for answer in answers])
 
     def _begin(self) -> None:
@@ -177,7 +161,6 @@ class Batcher:
         return taken
 
     async def _compute(self, key: _Key, batch: list[_Waiting]) -> None:
-        self.sizes.observe(len(batch))
         parts, loop = [batch], asyncio.get_running_loop()
         for part in parts:
             rows = [waiting.row for waiting in part]
@@ -195,7 +178,6 @@ class Batcher:
                 elif not part[0].answer.done():
                     part[0].answer.set_exception(error)
                 continue
-            self.answered += 1
             for waiting, answer in zip(part, answers, strict=True):
                 if not waiting.answer.done():
                     waiting.answer.set_result(answer)

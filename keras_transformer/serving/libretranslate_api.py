@@ -1,8 +1,7 @@
 """LibreTranslate's interface, for the clients and plugins that speak it.
 
-`docs/reference/http.md` lists it. What we do not offer is refused in
-LibreTranslate's words. A text is returned unchanged if both languages are the
-same.
+`docs/reference/http.md` lists it. A text is returned unchanged if both
+languages are the same.
 """
 
 import asyncio
@@ -33,20 +32,7 @@ from keras_transformer.serving.service import (
 from keras_transformer.serving.versions import DEFAULT_SIGNATURE, card_of
 
 HEALTH_SECONDS = 10.0
-_WORD = b"a"
-_FORM = "application/x-www-form-urlencoded"
-_FORM_DATA = "multipart/form-data"
 _MOST_FIELDS = 64  # A form of ours has five.
-_REFUSED = {
-    "/detect": (
-        "This model translates in one direction and cannot tell languages "
-        "apart; GET /languages names the two.",
-        501,
-    ),
-    # As LibreTranslate does where these are turned off.
-    "/suggest": ("Suggestions are disabled on this server.", 403),
-    "/translate_file": ("Files translation are disabled on this server.", 403),
-}
 
 
 def routes(service: Service) -> list[Route]:
@@ -56,66 +42,32 @@ def routes(service: Service) -> list[Route]:
         Route("/translate", translate, methods=["POST"]),
         Route("/languages", partial(_list_languages, service)),
         Route("/health", partial(_check_health, service)),
-        Route("/frontend/settings", partial(_tell_settings, service)),
-        *(Route(path, _refuse, methods=["POST"]) for path in _REFUSED),
     ]
 
 
 async def _check_health(service: Service, request: Request) -> Response:
-    """Wait until a word or another text is translated."""
-    loop, batcher = asyncio.get_running_loop(), service.batcher
-    end, before = loop.time() + HEALTH_SECONDS, batcher.answered
+    """Translate a word."""
     model = service.versions.current
-    row = (_WORD,) * len(model.inputs(DEFAULT_SIGNATURE))
-    # If the queue is full, others' texts show that the model works.
-    task = asyncio.ensure_future(batcher.run(model, DEFAULT_SIGNATURE, [row]))
+    row = (b"a",) * len(model.inputs(DEFAULT_SIGNATURE))
+    work = service.batcher.run(model, DEFAULT_SIGNATURE, [row])
     try:
-        while loop.time() < end:
-            await asyncio.sleep(0.02)
-            if batcher.answered > before:
-                return json_response({"status": "ok"})
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-    raise RefusalError(
-        f"The model has answered nothing for {HEALTH_SECONDS:g} s.", 503
-    )
+        await asyncio.wait_for(work, HEALTH_SECONDS)
+    except asyncio.TimeoutError:
+        raise RefusalError(
+            f"The model has answered nothing for {HEALTH_SECONDS:g} s.", 503
+        ) from None
+    return json_response({"status": "ok"})
 
 
 async def _list_languages(service: Service, request: Request) -> Response:
-    source, target = _named(service)
-    return json_response(
-        [{**source, "targets": [target["code"]]}, {**target, "targets": []}]
-    )
-
-
-async def _tell_settings(service: Service, request: Request) -> Response:
-    source, target = _named(service)
-    return json_response(
-        {
-            # JSON may spell each character in six bytes.
-            "charLimit": service.limits.max_body_bytes // 6,
-            "frontendTimeout": 500,
-            "apiKeys": False,
-            "keyRequired": False,
-            "suggestions": False,
-            "filesTranslation": False,
-            "supportedFilesFormat": [],
-            "language": {"source": source, "target": target},
-        }
-    )
-
-
-def _named(service: Service) -> list[dict[str, str]]:
     card = card_of(service.versions.current)
-    return [
-        {"code": code, "name": language_of(code).name}
-        for code in (card.source_lang, card.target_lang)
-    ]
-
-
-async def _refuse(request: Request) -> Response:
-    raise RefusalError(*_REFUSED[request.scope["path"]])
+    sides = {card.source_lang: [card.target_lang], card.target_lang: []}
+    return json_response(
+        [
+            {"code": code, "name": language_of(code).name, "targets": targets}
+            for code, targets in sides.items()
+        ]
+    )
 
 
 async def _translate(job: Job) -> dict[str, Any]:
@@ -184,14 +136,8 @@ def _fields(job: Job) -> dict[str, Any]:
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         return job.as_json()
-    if kind not in ("", _FORM, _FORM_DATA):
-        raise RefusalError(
-            f"Expected application/json, {_FORM} or {_FORM_DATA}, received "
-            f"{kind}.",
-            415,
-        )
-    fields = as_form(job.request.scope["query_string"])
-    fields |= as_form(bytes(job.body), content_type)
+    query = job.request.scope["query_string"]
+    fields = as_form(query) | as_form(bytes(job.body), content_type)
     # Browsers send these line ends.
     return fields | {"q": fields.get("q", "").replace("\r\n", "\n")}
 

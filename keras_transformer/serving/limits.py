@@ -5,7 +5,7 @@ from typing import Any
 
 from keras_transformer.settings import check_settings, setting, settings_of
 
-GONE = 499  # For the metrics: the client has left.
+GONE = 499  # The client has left.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,18 +2,14 @@
 
 import asyncio
 import functools
-import itertools
 import logging
 import pathlib
 import re
 import socket
 import sys
-import time
 import traceback
 from collections.abc import Sequence
-from typing import Any
 
-import prometheus_client as prometheus
 import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -21,8 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from keras_transformer.config import UserError
 from keras_transformer.serving import (
@@ -30,14 +25,12 @@ from keras_transformer.serving import (
     page_api,
     tensorflow_api,
 )
-from keras_transformer.serving.limits import CLOSE, GONE, RefusalError
+from keras_transformer.serving.limits import CLOSE, RefusalError
 from keras_transformer.serving.service import Service, json_response
 
 # Time to answer the accepted requests once the process has to end. With the
 # batch that the model is at, and the end itself, that makes 20 seconds.
 SHUTDOWN_SECONDS = 14
-# Most bytes of a head.
-_MOST_HEAD = 1 << 14
 _HEADERS = [
     ("x-content-type-options", "nosniff"),
     # With "no-referrer" our own page's questions might come without an origin.
@@ -119,7 +112,7 @@ def make(service: Service) -> uvicorn.Server:
             headers=_HEADERS,
             server_header=False,
             limit_concurrency=service.limits.max_connections,
-            h11_max_incomplete_event_size=_MOST_HEAD,
+            h11_max_incomplete_event_size=1 << 14,  # Of a head.
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
     )
@@ -154,26 +147,17 @@ def _mistake(error: BaseException) -> str:
 
 
 class _Door:
-    """Counts requests, logs our mistakes, refuses other sites."""
+    """Logs our mistakes, refuses other sites."""
 
     def __init__(self, service: Service) -> None:
         self._origins = service.origins
         self._hosts = [host.lower() for host in service.hosts]
-        self._counts = _Counts(service)
-        metrics = Route("/monitoring/prometheus/metrics", self._counts.show)
-        interfaces = {
-            "tensorflow": tensorflow_api.routes(service),
-            "libretranslate": libretranslate_api.routes(service),
-            "page": page_api.routes(service),
-            "monitoring": [metrics],
-        }
-        self._names: dict[Any, str] = {
-            route.endpoint: name
-            for name, routes in interfaces.items()
-            for route in routes
-        }
         self._app = Starlette(
-            routes=[*itertools.chain(*interfaces.values())],
+            routes=[
+                *tensorflow_api.routes(service),
+                *libretranslate_api.routes(service),
+                *page_api.routes(service),
+            ],
             # The last one goes on to the door.
             exception_handlers=dict.fromkeys(
                 [HTTPException, RefusalError, Exception], _in_words
@@ -185,26 +169,13 @@ class _Door:
     async def __call__(
         self, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        begun, status = time.perf_counter(), 0
-
-        async def send_on(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
         app: ASGIApp = self._app
         if refusal := self._refusal(scope):
             app = await _in_words(Request(scope), refusal)
         try:
-            await app(scope, receive, send_on)
+            await app(scope, receive, send)
         except Exception as error:
             logger.error("No answer because of %s", _mistake(error))
-        finally:
-            name = self._names.get(scope.get("endpoint"), "other")
-            self._counts.requests.labels(name, status or GONE).inc()
-            seconds = time.perf_counter() - begun
-            self._counts.seconds.labels(name).observe(seconds)
 
     def _refusal(self, scope: Scope) -> RefusalError | None:
         # A page of another site cannot read an answer, but could keep the model
@@ -248,39 +219,3 @@ async def _in_words(request: Request, error: Exception) -> Response:
         return json_response({"error": "Internal error"}, 500)
     content = {"error": error.detail}
     return json_response(content, error.status_code, error.headers)
-
-
-class _Counts:
-    """Counts for Prometheus, without texts or addresses."""
-
-    def __init__(self, service: Service) -> None:
-        self._registry = prometheus.CollectorRegistry()
-        self.requests = prometheus.Counter(
-            "keras_transformer_requests",
-            "Requests that were answered, by interface and HTTP status.",
-            ["interface", "status"],
-            registry=self._registry,
-        )
-        self.seconds = prometheus.Histogram(
-            "keras_transformer_request_duration_seconds",
-            "Seconds from the head of a request to the end of its answer.",
-            ["interface"],
-            registry=self._registry,
-            buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100),
-        )
-        self._registry.register(service.batcher.sizes)
-        prometheus.Gauge(
-            "keras_transformer_texts_held",
-            "Texts that wait or are being translated.",
-            registry=self._registry,
-        ).set_function(lambda: service.batcher.taken)
-        prometheus.Gauge(
-            "keras_transformer_model_version",
-            "Version of the model that answers.",
-            registry=self._registry,
-        ).set_function(lambda: service.versions.current.version)
-
-    async def show(self, request: Request) -> Response:
-        """Write all counts in Prometheus's text format."""
-        text = prometheus.generate_latest(self._registry)
-        return Response(text, media_type=prometheus.CONTENT_TYPE_LATEST)

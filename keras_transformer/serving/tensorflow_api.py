@@ -7,23 +7,24 @@ leaves out the name of a single output.
 
 import base64
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
-from google.protobuf import json_format
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.service import Job, Service, json_response
-from keras_transformer.serving.versions import DEFAULT_SIGNATURE, Row
-
-_PATH = re.compile(
-    r"/v1/models/([^/:]+)(?:/versions/(\d{1,19}))?(/metadata|:predict)?", re.A
+from keras_transformer.serving.versions import (
+    DEFAULT_SIGNATURE,
+    Row,
+    ServedModel,
 )
+
+_PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/([^/:]+))?(:predict)?")
 
 
 def routes(service: Service) -> list[Route]:
@@ -33,63 +34,35 @@ def routes(service: Service) -> list[Route]:
 
 
 async def _answer(service: Service, request: Request) -> Response:
-    """Answer with a status, with metadata or with a prediction."""
+    """Answer with the status of the version or with a prediction."""
     # In the path as it was sent, %2F is not a slash.
     path = request.scope["raw_path"].decode()
     match = _PATH.fullmatch(path)
-    name, digits, of = match.groups("") if match else ("", "", None)
-    if of is None or (of == ":predict") != (request.method == "POST"):
+    if not match or bool(match[3]) != (request.method == "POST"):
         raise RefusalError(f"There is no {request.method} {path} here.")
-    if unquote(name) != service.name:
-        raise RefusalError(f"There is no model {unquote(name)} here.", 404)
-    version = int(digits) if digits else None
-    if of == ":predict":
-        return await service.answer(request, partial(_predict, version=version))
-    model, states = service.versions.current, service.versions.states
-    _check_version(version, [model.version] if of else states)
-    if of:
-        signatures = {
-            # Protobuf's own rules write 64-bit numbers as strings.
-            key: json_format.MessageToDict(
-                signature,
-                preserving_proto_field_name=True,
-                always_print_fields_with_no_presence=True,
-            )
-            for key, signature in model.signatures.items()
-        }
-        spec = {"name": service.name, "signature_name": ""}
-        return json_response(
-            {
-                "model_spec": {**spec, "version": str(model.version)},
-                "metadata": {"signature_def": {"signature_def": signatures}},
-            }
-        )
-    return json_response(
-        {
-            "model_version_status": [
-                {
-                    "version": str(number),
-                    "state": state,
-                    "status": {
-                        "error_code": "UNKNOWN" if error else "OK",
-                        "error_message": error,
-                    },
-                }
-                for number, (state, error) in sorted(states.items())[::-1]
-                if version in (None, number)
-            ]
-        }
-    )
+    if (name := unquote(match[1])) != service.name:
+        raise RefusalError(f"There is no model {name} here.", 404)
+    if match[3]:
+        predict = partial(_predict, version=match[2])
+        return await service.answer(request, predict)
+    model = service.versions.current
+    _check_version(model, match[2])
+    status = {
+        "version": str(model.version),
+        "state": "AVAILABLE",
+        "status": {"error_code": "OK", "error_message": ""},
+    }
+    return json_response({"model_version_status": [status]})
 
 
-def _check_version(version: int | None, known: Collection[int]) -> None:
-    if version not in (None, *known):
+def _check_version(model: ServedModel, version: str | None) -> None:
+    if version not in (None, str(model.version)):
         raise RefusalError(f"There is no version {version} here.", 404)
 
 
-async def _predict(job: Job, version: int | None) -> dict[str, Any]:
+async def _predict(job: Job, version: str | None) -> dict[str, Any]:
     model, batcher = job.model, job.service.batcher
-    _check_version(version, [model.version])
+    _check_version(model, version)
     fields = await job.apart(job.as_json)
     signature = str(fields.get("signature_name") or DEFAULT_SIGNATURE)
     if signature not in model.signatures:
@@ -121,41 +94,31 @@ async def _predict(job: Job, version: int | None) -> dict[str, Any]:
 
 def to_rows(request: Mapping[str, Any], names: Sequence[str]) -> list[Row]:
     """Read the inputs of each text of a request, in the order of `names`."""
-    if ("instances" in request) == ("inputs" in request):
-        raise RefusalError("Expected either instances or inputs.")
-    if "inputs" in request:
-        inputs = request["inputs"]
-        if not _is_object(inputs):
-            inputs = dict.fromkeys(names[:1], inputs)
-        columns = [inputs.get(name) for name in names]
-        if not all(isinstance(column, list) and column for column in columns):
-            raise RefusalError(
-                f"Expected a list of texts for {' and for '.join(names)}."
-            )
-        if len(set(map(len, columns))) > 1:
-            raise RefusalError(
-                f"Expected as many texts in each of {', '.join(names)}."
-            )
-        return [tuple(map(_text, row)) for row in zip(*columns, strict=True)]
-    instances = request["instances"]
-    if not isinstance(instances, list) or not instances:
-        raise RefusalError("Expected instances to be a list of rows.")
-    if len(names) == 1 and not _is_object(instances[0]):
-        return [(_text(each),) for each in instances]
-    for number, row in enumerate(instances):
-        if not _is_object(row) or sorted(row) != list(names):
-            raise RefusalError(
-                f"Expected an object with {', '.join(names)} as row {number} "
-                "of instances."
-            )
-    return [tuple(_text(row[name]) for name in names) for row in instances]
+    inputs, instances = request.get("inputs"), request.get("instances")
+    rows: list[Sequence[Any]] = []
+    if instances is None:
+        named: Any = inputs if _is_object(inputs) else {names[0]: inputs}
+        columns = [named.get(name) for name in names]
+        sizes = {len(x) if isinstance(x, list) else 0 for x in columns}
+        if len(sizes) == 1 and 0 not in sizes:
+            rows = list(zip(*columns, strict=True))
+    elif inputs is None and isinstance(instances, list):
+        rows = [
+            [row.get(name) for name in names] if _is_object(row) else [row]
+            for row in instances
+        ]
+    if not rows or any(len(row) != len(names) for row in rows):
+        raise RefusalError(
+            "Expected either instances, a list with an object of "
+            f"{', '.join(names)} for each text, or inputs, an object with a "
+            "list of as many texts for each of these."
+        )
+    return [tuple(map(_text, row)) for row in rows]
 
 
 def _is_object(value: Any) -> bool:
     """Return whether a value names inputs, and is not a text in base64."""
-    return isinstance(value, dict) and not (
-        set(value) == {"b64"} and isinstance(value["b64"], str)
-    )
+    return isinstance(value, dict) and set(value) != {"b64"}
 
 
 def _text(value: Any) -> bytes:
@@ -163,16 +126,11 @@ def _text(value: Any) -> bytes:
     try:
         if isinstance(value, str):
             return value.encode()
-        if isinstance(value, dict) and not _is_object(value):
-            # Like TensorFlow Serving, in either alphabet, in lines or whole.
-            encoded = "".join(value["b64"].split()).rstrip("=")
-            padding = "=" * (-len(encoded) % 4)
-            return base64.b64decode(encoded + padding, "-_", validate=True)
+        if isinstance(value, dict) and isinstance(value.get("b64"), str):
+            return base64.b64decode(value["b64"], validate=True)
     except ValueError:
-        expected = "base64 as b64, cannot decode it"
-        if isinstance(value, str):
-            expected = "whole characters, received half a surrogate pair"
-        raise RefusalError(f"Expected {expected}.") from None
+        pass
     raise RefusalError(
-        f"Expected a text (a string), received {type(value).__name__}."
+        "Expected a text, a string of whole characters or base64 as b64, "
+        f"received {type(value).__name__}."
     )

@@ -8,10 +8,8 @@ its requests before its memory is freed.
 import asyncio
 import gc
 import logging
-import os
 import pathlib
 import time
-import weakref
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,7 +23,6 @@ from keras_transformer.serving.limits import RefusalError
 from keras_transformer.translation.model_card import ModelCard, find_versions
 
 DEFAULT_SIGNATURE = "serving_default"
-LOADING, AVAILABLE, UNLOADING, END = "LOADING", "AVAILABLE", "UNLOADING", "END"
 POLL_SECONDS = 2.0
 # A file that has not changed for so long is whole.
 COPY_SECONDS = 2.0
@@ -124,8 +121,6 @@ class Versions:
     def __init__(self, folder: pathlib.Path, threads: int = 0) -> None:
         self.folder, self.threads = folder, threads
         versions = find_versions(folder)
-        # Of each number that was tried, and the reason if it was not loaded.
-        self.states: dict[int, tuple[str, str]] = {}
         # When to try those again that could not be loaded.
         self._retry: dict[int, float] = {}
         self.current = self._load(versions[max(versions)])
@@ -149,40 +144,24 @@ class Versions:
         is_early = time.monotonic() < self._retry.get(version, 0.0)
         if is_early or _is_being_copied(versions[version]):
             return
-        self.states[version] = LOADING, ""
         try:
             model = self._load(versions[version])
-        except UserError as error:
+        except UserError:
             self._retry[version] = time.monotonic() + RETRY_SECONDS
-            # Clients see this; only the log names the folder.
-            reason = str(error).replace(f"{self.folder}{os.sep}", "")
-            self.states[version] = END, reason
             raise
-        old, self.current = self.current, model
-        self.states[old.version] = UNLOADING, ""
-        logger.info("Version %d takes over from %d", version, old.version)
-        # Once the last request lets go of it, its memory is free.
-        weakref.finalize(old, self._end, old.version)
-        del old
+        old = self.current.version
+        logger.info("Version %d takes over from %d", version, old)
+        # Once the last request lets go of the older one, its memory is free.
+        self.current = model
         gc.collect()  # Refused requests hold it.
-
-    def _end(self, version: int) -> None:
-        if version != self.current.version:  # It may be served again.
-            self.states[version] = END, ""
 
     def _load(self, path: pathlib.Path) -> ServedModel:
         try:
             model = ServedModel(path, self.threads)
             if DEFAULT_SIGNATURE not in model.signatures:
                 raise ValueError(f"it has no signature {DEFAULT_SIGNATURE}")
-            for name in model.signatures:
-                row = (_WARM_UP_TEXT,) * len(model.inputs(name))
-                try:  # The first call of a signature is slow.
-                    model.run(name, [row])
-                except Exception:
-                    if name == DEFAULT_SIGNATURE:
-                        raise
-                    logger.exception("Could not warm up %s", name)
+            for name in model.signatures:  # The first call of each is slow.
+                model.run(name, [(_WARM_UP_TEXT,) * len(model.inputs(name))])
         except UserError:
             raise
         except Exception as error:  # A folder may hold anything.
@@ -191,5 +170,4 @@ class Versions:
                 f"Expected a SavedModel that answers in {path}, cannot load "
                 f"it ({reason}); export the model again."
             ) from None
-        self.states[model.version] = AVAILABLE, ""
         return model

@@ -1,7 +1,5 @@
 """LibreTranslate's interface, with a client that others wrote."""
 
-import urllib.error
-
 import httpx
 import pytest
 from libretranslatepy import LibreTranslateAPI
@@ -33,11 +31,6 @@ def test_its_python_client_translates(server, translations):
     assert [each["code"] for each in languages] == ["de", "en"]
     assert [each["name"] for each in languages] == ["German", "English"]
     assert [each["targets"] for each in languages] == [["en"], []]
-
-
-def test_its_python_client_hears_that_no_language_is_detected(server):
-    with pytest.raises(urllib.error.HTTPError, match="501"):
-        LibreTranslateAPI(server.url).detect(TEXT)
 
 
 def test_a_list_has_an_answer_for_each_and_auto_is_the_source(
@@ -72,7 +65,7 @@ ASKED = {"q": "Hund", "source": "de", "target": "en"}
         ({**ASKED, "format": "pdf"}, "pdf format is not supported"),
         (
             {**ASKED, "q": "x" * (MAX_HTML + 1), "format": "html"},
-            "exceeds text limit (131072) of HTML",
+            "Expected 131072 characters of HTML at most",
         ),
         ({**ASKED, "q": ["a", 7]}, "a list of texts"),
         (
@@ -155,7 +148,7 @@ def test_codes_in_capitals_are_known_and_a_language_is_its_own(
 
 def test_html_keeps_its_tags_around_the_words_that_come_from_theirs():
     text = "ein <b>kleiner</b> Hund<br>&lt;zwei&gt; Euro <code>Hund</code>"
-    expected = "dog <b>small</b> a<br><code>Hund</code> euros &lt;zwei&gt;"
+    expected = "dog <b>small</b> a<br>euros &lt;zwei&gt; <code>Hund</code>"
     ask = {"q": text, "source": "de", "target": "en", "format": "html"}
     with running(WordByWord()) as server:
         url = f"{server.url}/translate"
@@ -180,21 +173,6 @@ def test_a_model_that_hangs_is_not_well(monkeypatch):
         answer = httpx.get(f"{server.url}/health")
         model.gate.set()
     assert answer.status_code == 503
-
-
-def test_the_settings_name_both_languages(client):
-    found = client.get("/frontend/settings").json()
-    assert found["language"] == {
-        "source": {"code": "de", "name": "German"},
-        "target": {"code": "en", "name": "English"},
-    }
-    assert found["charLimit"] == 2**20 // 6
-    assert not (found["keyRequired"] or found["filesTranslation"])
-    assert not (found["suggestions"] or found["supportedFilesFormat"])
-    for path in "/suggest", "/translate_file":
-        answer = client.post(path, data=ASKED)
-        assert answer.status_code == 403
-        assert "disabled on this server" in answer.json()["error"]
 
 
 @pytest.mark.parametrize(

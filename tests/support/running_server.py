@@ -18,11 +18,8 @@ def running(
     model, batching=None, limits=None, explain=None, origins=(), hosts=("*",)
 ):
     """Serve a folder of versions, or a stand-in for a model, as `small`."""
-    if isinstance(model, pathlib.Path):
-        versions = Versions(model)
-    else:
-        states = {model.version: ("AVAILABLE", "")}
-        versions = SimpleNamespace(current=model, states=states)
+    is_folder = isinstance(model, pathlib.Path)
+    versions = Versions(model) if is_folder else SimpleNamespace(current=model)
     service = Service(
         *("small", versions, Batcher(batching or Batching())),
         *(limits or Limits(), explain, origins, hosts),
