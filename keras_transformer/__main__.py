@@ -6,7 +6,6 @@ Examples:
     keras-transformer score --run-dir runs/demo --source FILE --target FILE
     keras-transformer evaluate --run-dir runs/demo
     keras-transformer shortlist --run-dir runs/demo --output shortlist.tsv
-    keras-transformer view --run-dir runs/demo "TEXT" --output page.html
     keras-transformer export --run-dir runs/demo --output exported/demo
     keras-transformer serve exported/demo
     keras-transformer import --from FOLDER --source-lang en --target-lang de \
@@ -14,16 +13,13 @@ Examples:
     keras-transformer distill --teacher RUN --corpus my-text --run-dir NEW
     keras-transformer backtranslate --run-dir RUN --text FILE --output FOLDER
 
-`python -m keras_transformer` is the same. For verbs and flags on Tab, put this
-into your ~/.bashrc or ~/.zshrc:
-    eval "$(register-python-argcomplete keras-transformer)"
+`python -m keras_transformer` is the same.
 """
 
 import argparse
 import contextlib
 import importlib
 import inspect
-import os
 import platform
 import sys
 from collections.abc import Sequence
@@ -31,13 +27,13 @@ from importlib import metadata
 from typing import Any
 
 from keras_transformer import __version__
-from keras_transformer.commands import command_line, flags
+from keras_transformer.commands import command_line
 from keras_transformer.commands.command_line import Parser
 from keras_transformer.settings import nearest
 
 # Each has a module of its name in `commands`, imported only when it is needed.
 VERBS = (
-    "train translate score evaluate shortlist distill backtranslate view "
+    "train translate score evaluate shortlist distill backtranslate "
     "export import serve"
 ).split()
 
@@ -72,15 +68,15 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
         )
         module.add_flags(verb)
         verb.set_defaults(verb=module.run, parser=verb)
-    if "_ARGCOMPLETE" in os.environ:  # The shell asks, on Tab.
-        import argcomplete
-
-        argcomplete.autocomplete(parser)
     if name in VERBS:
-        words = words[1:]
+        words, recipes = words[1:], []
         if name in ("train", "distill"):  # Elsewhere an @ may be text.
-            words = command_line.with_files(words)
-        return verbs.choices[name].read(words)
+            recipes = [word for word in words if word.startswith("@")]
+            words = [word for word in words if word not in recipes]
+        args = verbs.choices[name].read(words)
+        if recipes:
+            args.recipe = [word[1:] for word in recipes]
+        return args
     if name and not name.startswith("-"):
         parser.error(
             f"expected a verb, received {name}{nearest(name, VERBS)}; "
@@ -95,8 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     def command() -> None:
         args = parse_args(argv)
         try:
-            with flags.named(args.parser):
-                args.verb(args)
+            args.verb(args)
         except SystemExit as end:
             if end.code:  # After SIGTERM a checkpoint is written: all is well.
                 raise

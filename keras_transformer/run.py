@@ -13,7 +13,6 @@ from keras_transformer.config import (
     Search,
     UserError,
 )
-from keras_transformer.machine import exhaustion
 from keras_transformer.runs.layout import EVALUATION, RECORDS
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.weights import Weights
@@ -29,15 +28,13 @@ if TYPE_CHECKING:  # Verbs open a run before they load TensorFlow.
 
 logger = logging.getLogger("keras_transformer")
 
-_LESS_MEMORY = "end other programs that need it, or lower `beam_size`"
-
 
 def train(
     run_dir: str | os.PathLike | None = None,
     *,
     corpus: "Source | None" = None,
     preset: str | None = None,
-    recipe: str | None = None,
+    recipe: str | Sequence[str] | None = None,
     source_lang: str | None = None,
     target_lang: str | None = None,
     train_split: str | None = None,
@@ -60,12 +57,12 @@ def train(
     TensorFlow, so a process trains one run at a time.
 
     Args:
-        run_dir: The run directory; `runs/PRESET` if not given.
+        run_dir: The run directory; `runs/mine` if not given.
         corpus: Text to learn from, as in `open_corpus`; several are mixed.
         preset: One of `PRESETS`; if not given, `demo` for that corpus, `tiny`
             for fewer than 100,000 pairs, or else `base`.
-        recipe: Name of a recipe of this package, such as `"small-corpus"`,
-            which your other arguments override.
+        recipe: Name of a recipe of this package, such as `"small-corpus"`, or
+            several, which your other arguments override.
         source_lang: Language of the source side; `"en"` if not given.
         target_lang: Language of the target side; `"de"` if not given.
         train_split: Split to train on; `"train"` if not given.
@@ -132,7 +129,6 @@ class Run:
     """
 
     _corpus: "Corpus | None" = None  # Pairs in memory cannot be opened again.
-    before_loading: Callable[[], object] = staticmethod(lambda: None)
 
     def __init__(
         self,
@@ -184,7 +180,6 @@ class Run:
         The translator does not see later training. Its arguments stand before
         those that the run was opened with.
         """
-        self.before_loading()
         from keras_transformer.translation.translator import load
 
         asked = dict(average=average, precision=precision, shortlist=shortlist)
@@ -192,7 +187,6 @@ class Run:
         weights = dataclasses.replace(self.weights, **given)
         return load(self.runs, weights)
 
-    @exhaustion.explained("learn from fewer `pairs`")
     def shortlist(
         self,
         output: str | os.PathLike,
@@ -231,7 +225,6 @@ class Run:
         lexicon.write(output, candidates, tokenizer)
         return pathlib.Path(output)
 
-    @exhaustion.explained(_LESS_MEMORY)
     def evaluate(
         self,
         split: str = "test",
@@ -333,7 +326,6 @@ class Run:
 
         return open_text(run, run.corpus)
 
-    @exhaustion.explained(_LESS_MEMORY)
     def export(
         self,
         output: str | os.PathLike,

@@ -20,8 +20,8 @@ from typing import Any
 class UserError(Exception):
     """An error caused by user input.
 
-    The message is one sentence with the names of arguments in backticks;
-    command lines print it with flags in their place, and exit with 2.
+    The message is one sentence with the names of settings in backticks;
+    command lines print it, and exit with 2.
     """
 
     def _render_traceback_(self) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any
 from keras_transformer.config import Search, UserError
 from keras_transformer.data import lines
 from keras_transformer.data.texts import Pair, checked_texts
-from keras_transformer.machine import exhaustion, files
+from keras_transformer.machine import files
 from keras_transformer.run import Run, train
 from keras_transformer.runs import layout
 from keras_transformer.runs.run_config import begun_config, load_vocabulary
@@ -66,9 +66,8 @@ def distill(
             f"received {run_dir}, which began with {begun.corpus}; choose "
             "another one."
         )
-    teacher.before_loading()
-    # Its validation text is a split of the folder; begun, it needs no text.
-    arguments |= {"corpus": None if begun else folder, "validation_share": None}
+    # Its validation text is a split of the folder.
+    arguments |= {"corpus": folder, "validation_share": None}
     return train(run_dir, **arguments)
 
 
@@ -86,7 +85,6 @@ def _distil(
         )
     copied = {validation, *({"test"} & {*corpus.splits})}
     others = {name: corpus.pairs(name, "validation_split") for name in copied}
-    teacher.before_loading()
     # The name of the folder to train on has no tags.
     vocabulary = load_vocabulary(teacher.path, run)
     request.check_symbols(asked.run.corpus, False, vocabulary)
@@ -138,7 +136,6 @@ def backtranslate(
     options.setdefault("max_source_length", reverse.config.longest_source)
     search = dataclasses.replace(reverse.config.search, **options)
     if isinstance(text, str | os.PathLike):
-        lines.open_file(text, "`text`").close()
         texts = lines.read_texts(pathlib.Path(text))
     else:
         texts = checked_texts("text", text)
@@ -148,7 +145,6 @@ def backtranslate(
     return folder
 
 
-@exhaustion.explained("end other programs that need it")
 def _make(
     folder: pathlib.Path,
     run: Run,

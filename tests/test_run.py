@@ -186,7 +186,6 @@ def test_a_validation_is_not_in_the_loss_of_later_steps(in_memory, tmp_path):
 
 def test_what_makes_no_training_is_one_sentence(run, in_memory, tmp_path):
     for given, named in (
-        (dict(callbacks=[7]), "`callbacks`"),
         (dict(dropuot=0.2), "dropout"),
         (dict(init_from=run.path, d_model=16), "`d_model`"),
     ):
@@ -258,13 +257,8 @@ def test_a_finished_run_can_be_slimmed(run, in_memory, tmp_path, caplog):
     before = digest(slim)
     with caplog.at_level("INFO", "keras_transformer"):
         train(slim, in_memory)
-    assert "checkpoints are gone" in caplog.text
+    assert "no checkpoints" in caplog.text and "`init_from`" in caplog.text
     assert digest(slim) == before
-    # How it searches may still change.
-    with pytest.raises(UserError, match="`init_from`"):
-        train(slim, in_memory, steps=12)
-    train(slim, in_memory, beam_size=3)
-    assert kt.Run(slim).config.search.beam_size == 3
 
 
 def tune(run_dir, source, **more):
@@ -320,8 +314,6 @@ def test_a_callback_may_end_a_training(in_memory, tmp_path, caplog):
     with caplog.at_level("INFO", "keras_transformer"):
         run = train(tmp_path / "my run", in_memory, callbacks=[StopEarly()])
     assert "worker" not in caplog.text
-    # As a shell takes it.
-    assert f"keras-transformer evaluate --run-dir '{run.path}', " in caplog.text
     assert final_result(run.path).step == 3
 
 

@@ -192,21 +192,6 @@ def test_another_search_needs_another_place(small_run, tmp_path, monkeypatch):
         kt.backtranslate(run, TEXTS, folder)
 
 
-def test_a_kill_before_the_first_translation_leaves_a_free_place(
-    small_run, tmp_path, monkeypatch
-):
-    folder = tmp_path / "back"
-    monkeypatch.setattr(kt.Run, "translator", lambda _: AtOnce())
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(AtOnce, "search_texts", killed)
-        kt.backtranslate(small_run, ["one"], folder)
-    assert not [*tmp_path.iterdir()]
-    kt.backtranslate(small_run, ["a"], folder)
-    assert read(folder, "train.en") == ["a"]
-    assert read(folder, "train.de") == ["A"]
-    assert [path.name for path in tmp_path.iterdir()] == ["back"]
-
-
 # A training of two updates, which is quickly traced.
 TINY = dict(
     preset="tiny",

@@ -4,6 +4,7 @@ import argparse
 import pathlib
 from typing import Any
 
+from keras_transformer import synthetic
 from keras_transformer.commands import flags
 
 
@@ -35,9 +36,6 @@ def run(args: argparse.Namespace) -> None:
     command again resumes after the last 4,000 texts that were translated.
     """
     reverse, search = flags.prepare(args)
-    reverse.before_loading()
-    from keras_transformer import synthetic
-
     how = {"parallel": args.parallel, "sampling": search.sampling}
     how |= search.kept_by_run()
     synthetic.backtranslate(reverse, args.text, args.output, **how)

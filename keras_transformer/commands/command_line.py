@@ -1,19 +1,13 @@
 """Reads a command line and runs its command, whatever the verb.
 
-Words such as `@FILE` and `@RECIPE` stand for the arguments in a file, which
-holds words as a shell reads them, and comments after a #. The recipes are the
-paper's trainings, in the folder `recipes` of the package. Logs, exit codes and
-errors of one sentence are alike for all verbs.
+Logs, exit codes and errors of one sentence are alike for all verbs.
 """
 
 import argparse
 import gc
-import itertools
 import logging
 import os
 import pathlib
-import re
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -28,7 +22,7 @@ logger = logging.getLogger("keras_transformer")
 
 _LESS_MEMORY = (
     "end other programs that need the memory, or ask for less at a time, such "
-    "as a smaller --beam-size"
+    "as a smaller `beam_size`"
 )
 
 
@@ -36,102 +30,26 @@ class Parser(argparse.ArgumentParser):
     """Refuses wrong arguments in a sentence, without listing every flag."""
 
     def __init__(self, **options: Any) -> None:
-        self.flags: list[str] = []
         raw = argparse.RawDescriptionHelpFormatter
         super().__init__(allow_abbrev=False, formatter_class=raw, **options)
         self.register("type", pathlib.Path, _path)
-
-    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
-        action = super().add_argument(*names, **options)
-        self.flags += action.option_strings
-        return action
 
     def error(self, message: str) -> NoReturn:
         self.exit(WRONG, f"error: {message}. See {self.prog} --help.\n")
 
     def read(self, words: Sequence[str]) -> argparse.Namespace:
-        """Parse words; look for unknown flags before others are missed."""
-        for word in itertools.takewhile("--".__ne__, words):
-            name = word.partition("=")[0]
-            # Argparse takes what has a space for text.
-            if name[:2] == "--" and name not in self.flags and " " not in word:
-                near = nearest(name, self.flags)
-                self.error(f"unrecognized arguments: {word}{near}")
-        return self.parse_args(words)
-
-    def named(self, message: str) -> str:
-        """Name flags instead of the Python arguments in backticks."""
-
-        def called(match: re.Match) -> str:
-            flag = f"--{match[1].replace('_', '-')}"
-            return flag if flag in self.flags else match[0]
-
-        return re.sub(r"`(\w+)`", called, message)
+        """Parse words; suggest the flag that an unknown one may stand for."""
+        args, unknown = self.parse_known_args(words)
+        if unknown:
+            near = nearest(unknown[0], self._option_string_actions)
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
+        return args
 
 
 def _path(text: str) -> pathlib.Path:
     if not text:  # It would be the current folder.
         raise argparse.ArgumentTypeError("expected a path, received ''")
     return pathlib.Path(text)
-
-
-def with_files(argv: list[str]) -> list[str]:
-    """Replace each `@FILE` by the arguments in the file.
-
-    After `@` comes the path of a file or, if there is no such file, the name of
-    a recipe, with or without its `.args`. A `--corpus` among the other words
-    stands instead of those in files, and one in a later file instead of those
-    in earlier ones.
-    """
-    arguments: list[str] = []
-    has_corpus = any(map(_names_corpus, argv))
-    for argument in reversed(argv):
-        words = [argument]
-        if argument.startswith("@"):
-            words = _read(argument[1:])
-            if has_corpus:
-                words = _without_corpora(words)
-            has_corpus = has_corpus or any(map(_names_corpus, words))
-        arguments[:0] = words
-    return arguments
-
-
-def _names_corpus(word: str) -> bool:
-    return word.partition("=")[0] == "--corpus"
-
-
-def _without_corpora(words: list[str]) -> list[str]:
-    # Of all flags only `--corpus` accumulates; later ones are to replace it.
-    kept, rest = [], iter(words)
-    for word in rest:
-        if not _names_corpus(word):
-            kept.append(word)
-        elif "=" not in word:
-            next(rest, None)
-    return kept
-
-
-def _read(name: str) -> list[str]:
-    """Split a file or a recipe into words."""
-    from keras_transformer.training.request import RECIPE_SUFFIX, recipes
-
-    known, recipe = recipes(), name.removesuffix(RECIPE_SUFFIX)
-    path = pathlib.Path(name)
-    try:
-        # Windows may put a byte-order mark before the text.
-        is_recipe = recipe in known and not path.is_file()
-        text = known[recipe] if is_recipe else path.read_text("utf-8-sig")
-        return shlex.split(text, comments=True)
-    except OSError as error:
-        raise UserError(
-            f"Expected a file of arguments or a recipe, received @{name} "
-            f"({error.strerror}); the recipes are {', '.join(known)}."
-        ) from None
-    except ValueError as error:
-        raise UserError(
-            f"Expected arguments and # comments in {name}, found something "
-            f"else ({error}); correct the file."
-        ) from None
 
 
 def run(command: Callable[[], int | None]) -> int:
@@ -171,13 +89,6 @@ def run(command: Callable[[], int | None]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-
-
-def say_next(*words: object, program: str = "keras-transformer") -> None:
-    """Log the command that comes next, if a person reads along."""
-    if sys.stdout.isatty():
-        command = shlex.join([program, *map(str, words)])
-        logger.info("Next: %s", command)
 
 
 def quiet_tensorflow() -> None:

@@ -37,5 +37,5 @@ def run(args: argparse.Namespace) -> None:
     arguments = train.given_arguments(args)
     first, *others = arguments.pop("teacher")
     teacher = Run(first, others)
-    teacher.before_loading = command_line.quiet_tensorflow
+    command_line.quiet_tensorflow()
     synthetic.distill(teacher, **arguments)

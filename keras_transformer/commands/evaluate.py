@@ -1,13 +1,9 @@
 """`keras-transformer evaluate`."""
 
 import argparse
-import re
 
-from keras_transformer.commands import command_line, flags
-from keras_transformer.data.corpora import TFDS_PREFIX, parts_of
+from keras_transformer.commands import flags
 from keras_transformer.translation.display import SentenceDisplay
-
-_TOKENIZER = re.compile(r"\|tok:([^|]+)")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -42,9 +38,6 @@ def run(args: argparse.Namespace) -> None:
     begins. sacreBLEU's own command compares the translations of two runs.
     """
     run, search = flags.prepare(args)
-    parts = parts_of(args.corpus or run.config.corpus)
-    if any(part.name.startswith(TFDS_PREFIX) for part in parts):
-        run.before_loading()
     with SentenceDisplay() as display:
         result = run.evaluate(
             args.split,
@@ -57,11 +50,3 @@ def run(args: argparse.Namespace) -> None:
         )
     for score in result.scores.values():
         print(f"{score.value:6.2f}  {score.name}  {score.signature}")
-    if folder := result.folder:
-        words = [folder / "reference.txt", "-i"]
-        words.append(f"RUN/evaluation/{folder.name}/translation.txt")
-        words.append(folder / "translation.txt")
-        words += ["--tokenize", _TOKENIZER.findall(result.bleu.signature)[0]]
-        # Of chrF's tests it can write no JSON.
-        words += "--metrics bleu chrf --paired-bs --format text".split()
-        command_line.say_next(*words, program="sacrebleu")

@@ -3,7 +3,7 @@
 import argparse
 import pathlib
 
-from keras_transformer.commands import command_line, flags
+from keras_transformer.commands import flags
 from keras_transformer.exporting.serving_kit import EXPORT
 from keras_transformer.runs.weights import WEIGHTS
 
@@ -29,8 +29,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "%(default)s",
     )
     flags.add(parser, EXPORT)
-    # Its name in older versions.
-    add("--quantize", dest="precision", help=argparse.SUPPRESS)
     flags.add_search_flags(parser, "4, or --beam-size if that is less")
     flags.add_sampling_flags(parser)
 
@@ -51,7 +49,6 @@ def run(args: argparse.Namespace) -> None:
     args.precision = None
     run, search = flags.prepare(args, n_best=4)
     print(run.export(args.output, search=search, **given))
-    command_line.say_next("serve", args.output)
 
 
 def _export_to_ctranslate2(args: argparse.Namespace) -> None:
@@ -64,7 +61,6 @@ def _export_to_ctranslate2(args: argparse.Namespace) -> None:
         )
     precision, args.precision = args.precision or "float32", None
     run = flags.prepare(args)[0]
-    run.before_loading()
     from keras_transformer.exporting import ctranslate2
 
     ctranslate2.check(args.output, precision)

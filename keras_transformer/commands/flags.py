@@ -5,20 +5,16 @@ its weights and its search.
 """
 
 import argparse
-import contextlib
 import dataclasses
-import functools
-import logging
 import pathlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.commands import command_line
 from keras_transformer.config import (
     MAX_SOURCE_LENGTH,
     RUN_SEARCH,
-    JobError,
     Sampling,
     Search,
     UserError,
@@ -74,25 +70,6 @@ def given(
     """Collect the settings whose flags were given."""
     values = {field.name: getattr(args, field.name, None) for field in fields}
     return {name: x for name, x in values.items() if x is not None}
-
-
-@contextlib.contextmanager
-def named(parser: command_line.Parser) -> Iterator[None]:
-    """Make errors and the log name flags instead of Python's arguments."""
-
-    def with_flags(record: logging.LogRecord) -> bool:
-        record.msg = parser.named(str(record.msg))
-        return True
-
-    log = logging.getLogger("keras_transformer")
-    log.addFilter(with_flags)
-    try:
-        yield
-    except (UserError, JobError) as error:
-        kind = UserError if isinstance(error, UserError) else JobError
-        raise kind(parser.named(str(error))) from error
-    finally:
-        log.removeFilter(with_flags)
 
 
 def flag(name: str) -> str:
@@ -158,24 +135,17 @@ def add_sampling_flags(parser: argparse.ArgumentParser) -> None:
 def prepare(args: argparse.Namespace, n_best: int = 1) -> tuple["Run", Search]:
     """Open the run `--run-dir` with the weights and the search of the flags.
 
-    It loads TensorFlow only with the model, so that most mistakes show before.
+    Then it loads TensorFlow, which takes seconds.
     """
     from keras_transformer.run import Run
 
     run = Run(args.run_dir, **given(args, WEIGHTS.values()))
-    searches = None
-    if "parallel" in args:
-        width = run.config.model.d_model
-        searches = devices.searches(args.parallel, devices.cores(), width)
-    run.before_loading = functools.partial(load_tensorflow, searches)
-    return run, search_from(args, run.config.search, n_best)
-
-
-def load_tensorflow(searches: int | None) -> None:
-    """Load TensorFlow, whose operators share the cores among searches."""
+    search = search_from(args, run.config.search, n_best)
     command_line.quiet_tensorflow()
-    if searches:
-        devices.share_cores(searches)
+    if "parallel" in args:
+        width, cores = run.config.model.d_model, devices.cores()
+        devices.share_cores(devices.searches(args.parallel, cores, width))
+    return run, search
 
 
 def search_from(

@@ -4,7 +4,6 @@ import argparse
 import pathlib
 
 from keras_transformer.commands import command_line
-from keras_transformer.runs import layout
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -36,13 +35,10 @@ def run(args: argparse.Namespace) -> None:
             --source-lang en --target-lang de
 
     The other verbs take it like any other run: translate, evaluate, score,
-    view, export, and train --init-from.
+    export, and train --init-from.
     """
-    # Before TensorFlow is loaded, which takes seconds.
-    layout.check_empty(args.run_dir)
     command_line.quiet_tensorflow()
     from keras_transformer.importing.run_directory import import_run
 
     languages = args.source_lang, args.target_lang
     print(import_run(args.directory, args.run_dir, *languages))
-    command_line.say_next("translate", "--run-dir", args.run_dir, "FILE")

@@ -43,8 +43,4 @@ def run(args: argparse.Namespace) -> None:
     from keras_transformer.run import Run
 
     run = Run(args.run_dir)
-    path = run.shortlist(args.output, args.corpus, pairs=args.pairs)
-    print(path)
-    command_line.say_next(
-        "evaluate", "--run-dir", args.run_dir, "--shortlist", path
-    )
+    print(run.shortlist(args.output, args.corpus, pairs=args.pairs))

@@ -118,7 +118,11 @@ def open_output(path: pathlib.Path | None) -> Iterator[Unfinished | _Stream]:
     if path is None:
         yield _Stream(sys.stdout.buffer)
         return
-    check_new(path)
+    if path.is_file() or not path.parent.is_dir():  # It may be an input.
+        raise UserError(
+            "Expected a new file as `output`, in a folder that exists, "
+            f"received {path}; choose another name."
+        )
     if path.exists():  # A pipe, or /dev/null; a folder is refused.
         with files.open_whole(path) as file:
             yield _Stream(file)
@@ -135,17 +139,3 @@ def open_display(
     """Show the progress, without a bar where the results are on the screen."""
     on_screen = not output and sys.stdout.isatty()
     return stack.enter_context(SentenceDisplay(total, bar=not on_screen))
-
-
-def check_new(path: pathlib.Path) -> None:
-    """Refuse to write over a file, which may be an input, or to no folder."""
-    if not path.parent.is_dir():
-        raise UserError(
-            f"There is no folder {path.parent} to write `output` to; make it "
-            "or choose another place."
-        )
-    if path.is_file():
-        raise UserError(
-            f"Expected a new file as `output`, but {path} exists; remove it or "
-            "choose another name."
-        )

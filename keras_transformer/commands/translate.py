@@ -7,8 +7,8 @@ import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from keras_transformer.commands import command_line, flags, text_streams
-from keras_transformer.config import Search, UserError
+from keras_transformer.commands import flags, text_streams
+from keras_transformer.config import Search
 from keras_transformer.data import lines
 from keras_transformer.translation import sentences, terms
 from keras_transformer.translation.unfinished import chunks, write_chunks
@@ -25,13 +25,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_run_flags(parser)
     add = parser.add_argument
     add(
-        "file",
-        nargs="?",
+        "--input",
         type=pathlib.Path,
         metavar="FILE",
         help="lines of text; default: standard input",
     )
-    add("--input", type=pathlib.Path, metavar="FILE", help="same as FILE")
     add("--output", type=pathlib.Path, help="default: standard output")
     flags.add_search_flags(parser)
     flags.add_sampling_flags(parser)
@@ -93,9 +91,6 @@ def run(args: argparse.Namespace) -> None:
     or with --n-best as a fourth column. Lines that are cut after
     --max-source-length tokens are named on standard error.
     """
-    if args.file and args.input:
-        args.parser.error("expected FILE or --input FILE, received both")
-    args.input = args.input or args.file
     opened, search = flags.prepare(args)
     if args.prefixes and args.prefix is not None:
         args.parser.error("expected --prefix or --prefixes, received both")
@@ -145,25 +140,18 @@ def run(args: argparse.Namespace) -> None:
         how = translator.weights.deciding(search)
         how |= {"by": [args.alignment, args.split_sentences, wanted]}
         write_chunks(output, rows, translated, how, progress)
-    command_line.say_next("view", "--run-dir", args.run_dir, "TEXT")
 
 
 def open_chunks(
     args: argparse.Namespace, stack: contextlib.ExitStack
 ) -> tuple[Iterator[list[tuple[str, str]]], int | None]:
     """Return the lines to translate with their prefixes, and their number."""
-    called = "FILE" if args.file else "--input"
     if args.prefixes:
         pairs, total = text_streams.open_pairs(
-            args.input, called, args.prefixes, "--prefixes", stack
+            args.input, "--input", args.prefixes, "--prefixes", stack
         )
         return chunks(pairs), total
-    if args.file and not args.file.exists():
-        raise UserError(
-            f"Expected a file as FILE, found no {args.file}; check the path, "
-            "or to translate a text: echo TEXT | keras-transformer translate …"
-        )
-    file, name, total = text_streams.open_input(args.input, stack, called)
+    file, name, total = text_streams.open_input(args.input, stack, "--input")
     rows = zip(
         lines.read_lines(file, name), itertools.repeat(args.prefix or "")
     )

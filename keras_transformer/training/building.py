@@ -126,13 +126,7 @@ def _begin_with(
             mean = old[NUM_SPECIAL:].mean(axis=0, dtype="float64")
             old = np.concatenate([old, mean[None]])[rows]  # -1 is the mean.
         weight.assign(old)
-    known = ""
-    if np.any(rows < 0):
-        known = (
-            f"; {np.sum(rows >= 0):,} of {len(rows):,} pieces keep their rows, "
-            "the others start at the mean"
-        )
-    logger.info("Starting from the weights of %s%s.", run_dir, known)
+    logger.info("Starting from the weights of %s.", run_dir)
     return {
         "run_dir": run_dir,
         "checkpoints": [*chosen.checkpoints],

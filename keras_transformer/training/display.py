@@ -15,11 +15,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import JobError
-from keras_transformer.machine import files
 from keras_transformer.optimizers import TransformerSchedule
 from keras_transformer.runs.checkpoints import Progress, list_checkpoints
 from keras_transformer.runs.history import History
-from keras_transformer.runs.layout import LOGS
 from keras_transformer.training.building import Training, schedule_of
 
 logger = logging.getLogger("keras_transformer")
@@ -207,36 +205,13 @@ class Guard:
             self.fail(last, f"the gradient {reason}")
 
     def fail(self, step: int, reason: str) -> NoReturn:
-        pairs = self.sentences(step)
-        run_dir = self.training.session.run_dir
-        path = run_dir / LOGS / f"bad-batch-step-{step}.txt"
-        path.parent.mkdir(exist_ok=True)
-        with files.open_whole(path) as file:
-            for pair in pairs:
-                file.write("\t".join(pair).encode() + b"\n")
-        kept = list_checkpoints(run_dir)
+        kept = list_checkpoints(self.training.session.run_dir)
         last = f"is {kept[-1]}" if kept else "was not written yet"
         raise JobError(
-            f"At step {step} {reason}; the {len(pairs)} sentence pairs of its "
-            f"batch are in {path}; the last good checkpoint {last}; the same "
-            "command would fail here again, so correct the sentences or "
-            "lower the learning rate in another `run_dir`."
+            f"At step {step} {reason}; the last good checkpoint {last}; the "
+            "same command would fail here again, so lower "
+            "`learning_rate_scale` in another `run_dir`."
         )
-
-    def sentences(self, step: int) -> list[tuple[str, ...]]:
-        """Return the sources and targets of an update's batch, as text."""
-        plan, tokenizer = self.training.plan, self.training.tokenizer
-        epoch, index = divmod(step - 1, len(plan))
-        rows = plan.epoch(epoch)[index].rows
-        rows = rows[rows >= 0]
-        sides = [
-            tokenizer.detokenize(side.padded(rows, side.lengths[rows].max()))
-            for side in (plan.corpus.source, plan.corpus.target)
-        ]
-        return [
-            tuple(text.decode() for text in pair)
-            for pair in zip(*(side.numpy() for side in sides), strict=True)
-        ]
 
 
 @contextlib.contextmanager

@@ -27,7 +27,12 @@ from keras_transformer.machine import devices, exhaustion
 from keras_transformer.model import Transformer
 from keras_transformer.training import building, preparation, workers
 from keras_transformer.training.display import heartbeat, warn_of_warm_up
-from keras_transformer.training.request import Session, log_shown, understand
+from keras_transformer.training.request import (
+    LESS_MEMORY,
+    Session,
+    log_shown,
+    understand,
+)
 
 logger = logging.getLogger("keras_transformer")
 # A hundred of the paper's batches, about as full as those of all pairs.
@@ -39,13 +44,6 @@ MOST_WITHOUT_GPU = 1e11
 Shape = tuple[int, int, int]  # (B, S, T)
 
 
-class Table(str):
-    """Text that a notebook shows as `print` does."""
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
 def dry_run(run_dir: str | os.PathLike | None = None, **settings: Any) -> str:
     """Tell what a training would cost, in time and memory, and train nothing.
 
@@ -55,28 +53,28 @@ def dry_run(run_dir: str | os.PathLike | None = None, **settings: Any) -> str:
     the longest. It writes nothing to the run directory.
 
     Example:
-        kt.dry_run("runs/mine", corpus="my-text", recipe="small-corpus")
+        print(kt.dry_run(corpus="my-text", recipe="small-corpus"))
 
     Args:
         run_dir: As in `train`, like all others.
         **settings: The other arguments of `train`.
 
     Returns:
-        A table, as text that a notebook shows as it is.
+        A table, as text to print.
     """
     session = understand(run_dir=run_dir, **settings)
     with log_shown():
         return costs_of(session)
 
 
-def costs_of(session: Session) -> Table:
+def costs_of(session: Session) -> str:
     """Measure a session, and write the table that the user reads."""
     if session.strategy == "multiworker" or os.environ.get("TF_CONFIG"):
         raise UserError(
             "Expected one machine for a dry run, received `strategy` "
             "multiworker or TF_CONFIG; leave them out."
         )
-    with exhaustion.explained(session.less_memory):
+    with exhaustion.explained(LESS_MEMORY):
         preparation.check_beginning(session)
         devices.let_memory_grow()
         devices.log_devices()
@@ -92,7 +90,7 @@ def costs_of(session: Session) -> Table:
         row if isinstance(row, str) else columns(*row).rstrip()
         for row in (*rows, "", *of_text)
     )
-    return Table("\n".join(lines))
+    return "\n".join(lines)
 
 
 def planned(session: Session) -> tuple[Session, BatchPlan, list[Row]]:

@@ -5,9 +5,7 @@ prepares the run directory, validates, and alone writes.
 """
 
 import contextlib
-import dataclasses
 import logging
-import resource
 import signal
 import threading
 import time
@@ -24,7 +22,6 @@ from keras_transformer.data import batching
 from keras_transformer.machine import devices, exhaustion
 from keras_transformer.runs import averaging, checkpoints, history, layout
 from keras_transformer.runs.checkpoints import Progress
-from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import preparation, workers
 from keras_transformer.training.building import (
     Training,
@@ -38,7 +35,7 @@ from keras_transformer.training.display import (
     heartbeat,
     warn_of_warm_up,
 )
-from keras_transformer.training.request import Session
+from keras_transformer.training.request import LESS_MEMORY, Session
 from keras_transformer.training.term_marks import TermMarks
 from keras_transformer.training.validation import Validation, reached
 
@@ -52,51 +49,41 @@ TOLD = 1_000_000
 logger = logging.getLogger("keras_transformer")
 
 
-@dataclasses.dataclass(eq=False)
 class Stop:
     """Whether Ctrl-C, SIGTERM or SIGHUP has asked a training to end.
 
-    Inside `listening`, the first one lets the running step end where there are
-    steps, so that a checkpoint can be written; elsewhere there is nothing to
-    save. A second Ctrl-C raises `KeyboardInterrupt` at once, as usual; a second
-    SIGTERM or SIGHUP ends the process.
+    Inside `listening`, the first one lets the running step end, so that a
+    checkpoint can be written; a second one does what it does elsewhere.
     """
 
-    has_steps: bool = False  # Validations before and after them included.
-
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
         # What was received; SIGTERM also stands for the end of another worker.
         self.signal: signal.Signals | None = None
-        self.handlers: dict[signal.Signals, Any] = {}
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Note signals until the block ends; then end as the first one asks."""
+        """Note signals until the block ends."""
+        handlers: dict[signal.Signals, Any] = {}
+
+        def note(number: int, frame: types.FrameType | None) -> None:
+            self.signal = signal.Signals(number)
+            logger.info("%s: ending after this step.", self.signal.name)
+            signal.signal(number, handlers[self.signal])
+
         # Python gives signals only to the main thread.
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 # `nohup` and a shell's `&` have them ignored.
                 if signal.getsignal(number) != signal.SIG_IGN:
-                    self.handlers[number] = signal.signal(number, self._note)
+                    handlers[number] = signal.signal(number, note)
         try:
             yield
         finally:
-            for number, handler in self.handlers.items():
+            for number, handler in handlers.items():
                 signal.signal(number, handler)
-        self._end()
 
-    def _note(self, number: int, frame: types.FrameType | None) -> None:
-        self.signal = signal.Signals(number)
-        when = " after this step" if self.has_steps else ""
-        logger.info("%s: ending%s.", self.signal.name, when)
-        # A notebook's kernel outlives any number of Ctrl-C.
-        is_ctrl_c = number == signal.SIGINT
-        second = self.handlers[self.signal] if is_ctrl_c else signal.SIG_DFL
-        signal.signal(number, second)
-        if not self.has_steps:
-            self._end()
-
-    def _end(self) -> None:
+    def end(self) -> None:
+        """End as the signal asks, if one came."""
         if self.signal == signal.SIGINT:
             raise KeyboardInterrupt
         if self.signal:
@@ -110,7 +97,11 @@ def train(session: Session) -> None:
     and a checkpoint where there were steps.
     """
     if averaging.is_slim(session.run_dir):
-        _say_it_is_over(session)
+        logger.warning(
+            "%s has no checkpoints to go on from, only its weights; with "
+            "`init_from` another run starts from them.",
+            session.run_dir,
+        )
         return
     devices.let_memory_grow()
     devices.log_devices()
@@ -120,45 +111,23 @@ def train(session: Session) -> None:
             "process's seeds, received a second one; wait until the first "
             "ends, or start another process."
         )
-    stop = Stop()
     with contextlib.ExitStack() as stack:
         enter = stack.enter_context
         stack.callback(_training.release)
-        enter(exhaustion.explained(session.less_memory, session.run_dir))
-        enter(stop.listening())
+        enter(exhaustion.explained(LESS_MEMORY, session.run_dir))
         strategy = workers.make_strategy(session.strategy)
         if workers.is_chief(strategy):
             preparation.check_beginning(session)
             enter(layout.only_writer(session.run_dir))
         enter(workers.together(strategy))
         enter(keras_internals.gradients_forgotten())
-        _train(session, strategy, stop)
+        stop = _train(session, strategy)
+    stop.end()
 
 
-def _say_it_is_over(session: Session) -> None:
-    """Refuse to train on without checkpoints; only the search may change."""
-    begun = RunConfig.load(session.run_dir)
-    if begun.search != session.run.search:
-        run = dataclasses.replace(begun, search=session.run.search)
-        with layout.only_writer(session.run_dir):
-            run.save(session.run_dir)
-    why = "finished. Its checkpoints are gone"
-    if begun.is_imported:
-        why = "imported, without what a training needs"
-    said = (
-        f"{session.run_dir} is {why}, so it cannot go on; `init_from` "
-        "starts another run from its weights."
-    )
-    if session.settings.get("steps", 0) > begun.training.steps:
-        raise UserError(said)
-    logger.info(said)
-
-
-def _train(
-    session: Session, strategy: tf.distribute.Strategy, stop: Stop
-) -> None:
+def _train(session: Session, strategy: tf.distribute.Strategy) -> Stop:
     """Prepare, restore, train and finish."""
-    is_chief = workers.is_chief(strategy)
+    is_chief, stop = workers.is_chief(strategy), Stop()
     with workers.chief_first(strategy):
         read = preparation.prepare if is_chief else preparation.read_prepared
         training = read(session)
@@ -177,29 +146,24 @@ def _train(
             session.run_dir
         )
         several = workers.are_several(strategy)
-        validation = Validation(
-            training,
-            local_copy(run) if several else model,
-            lambda: stop.signal is not None,
-        )
+        validation = Validation(training, local_copy(run) if several else model)
         if must_validate_first or not is_finished:
             writer = Writer(training, validation, stop)
-    stop.has_steps, model.stop_training = True, False
-    try:
-        if writer and must_validate_first:
-            now = writer.validate(now)
-        if not is_finished:
-            now = _take_steps(training, now, stop, writer)
-    finally:
-        if writer:
-            writer.history.close()
-    stop.has_steps = False
+    model.stop_training = False
+    with stop.listening():
+        try:
+            if writer and must_validate_first:
+                now = writer.validate(now)
+            if not is_finished:
+                now = _take_steps(training, now, stop, writer)
+        finally:
+            if writer:
+                writer.history.close()
     if is_chief and stop.signal:
         logger.info("Stopped; the same command goes on from here.")
     elif is_chief:
         validation.finish(now, model.get_weights())
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        logger.info("Peak memory: %.1f GB.", peak)
+    return stop
 
 
 def limits(training: Training, now: Progress) -> list[str]:
@@ -226,13 +190,11 @@ def _describe(training: Training, over: Sequence[str]) -> None:
             " and ".join(f"`{name}`" for name in over),
         )
         return
-    replicas = model.distribute_strategy.num_replicas_in_sync
     logger.info(
-        "%s: %s parameters, %d replica%s.",
+        "%s: %s parameters, replicas: %d.",
         training.run.preset,
         f"{model.count_params():,}",
-        replicas,
-        "s" if replicas > 1 else "",
+        model.distribute_strategy.num_replicas_in_sync,
     )
     if start.step:
         logger.info("Resuming after update %d.", start.step)

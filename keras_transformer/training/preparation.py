@@ -7,12 +7,10 @@ import logging
 import pathlib
 import random
 import time
-from typing import Any
 
 from keras_transformer import __version__
 from keras_transformer.config import UserError
 from keras_transformer.data import inspection
-from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.corpora import Corpus
 from keras_transformer.data.records import RECORDS_FILE, TokenisedCorpus
 from keras_transformer.data.texts import Pair
@@ -57,11 +55,25 @@ def prepare(session: Session) -> Training:
     with heartbeat("Planning the batches"):
         plan = plan_batches(train, recipe)
     run = fitted(session, run, len(plan))
-    machine = {"strategy": session.strategy, "minutes": session.minutes}
-    if layout.has_begun(run_dir):
-        _tell_what_differs(run, machine, run_dir)
-    run = dataclasses.replace(run, machine=machine)
-    _describe(run, plan, len(validation))
+    if run.version != __version__:
+        logger.info(
+            "%s began with version %s, this is %s.",
+            run_dir,
+            run.version,
+            __version__,
+        )
+    logger.info(
+        "%s: %d training pairs in %d batches, %d pairs dropped as longer than "
+        "%d tokens, %d as empty. %s: %d pairs to validate on.",
+        run.corpus,
+        len(train),
+        len(plan),
+        train.dropped,
+        recipe.max_length,
+        train.empty,
+        run.validation_split,
+        len(validation),
+    )
     batches = validation_batches(validation, run)
     watched = _watched(run, session)
     run.save(run_dir)
@@ -124,11 +136,6 @@ def check_beginning(session: Session) -> None:
     for split, flag in zip(run.splits, settings, strict=True):
         with heartbeat(f"Reading the text of {split}"):
             corpus.pairs(split, flag)
-    if run_dir.exists() and not run_dir.is_dir():
-        raise UserError(
-            f"Expected a directory as `run_dir`, received {run_dir}, which is "
-            "a file; choose another name."
-        )
     vocabulary = run_dir / layout.TOKENIZER_FILE
     if (run_dir / layout.CONFIG_FILE).exists():
         RunConfig.load(run_dir)  # Another program's is not overwritten.
@@ -238,27 +245,6 @@ def records_of(
     return made
 
 
-def _tell_what_differs(
-    run: RunConfig, machine: dict[str, Any], run_dir: pathlib.Path
-) -> None:
-    """Tell of what a run did not begin with, or its last session had not."""
-    for name, value in (run.machine or {}).items():
-        if (now := machine.get(name)) != value:
-            logger.info(
-                "The last session had `%s` %s, this one has %s.",
-                name,
-                value or "without a limit",
-                now or "no limit",
-            )
-    if run.version != __version__:
-        logger.info(
-            "%s began with version %s, this is %s.",
-            run_dir,
-            run.version,
-            __version__,
-        )
-
-
 def _watched(run: RunConfig, session: Session) -> list[Pair]:
     """Choose the pairs to watch BLEU on, once; a begun run has them."""
     folder = session.run_dir / layout.RECORDS
@@ -271,30 +257,3 @@ def _watched(run: RunConfig, session: Session) -> list[Pair]:
     del pairs[VALIDATION_SAMPLE:]
     files.write_text(folder / layout.WATCHED_FILE, json.dumps(pairs))
     return pairs
-
-
-def _describe(run: RunConfig, plan: BatchPlan, validated: int) -> None:
-    train, recipe = plan.corpus, run.training
-    largest = max(b * max(s, t) for b, s, t in plan.shapes())
-    logger.info(
-        "%s: %d training pairs, batches: %d of up to %d tokens a side, padding "
-        "%.1f %%; %d pairs dropped as longer than %d tokens, %d as empty.",
-        run.corpus,
-        len(train),
-        len(plan),
-        largest,
-        100 * plan.padding_waste(),
-        train.dropped,
-        recipe.max_length,
-        train.empty,
-    )
-    share = recipe.validation_share
-    held_out = f", held out of {run.train_split}" if share else ""
-    said = "%s: %d pairs to validate on%s."
-    logger.info(said, run.validation_split, validated, held_out)
-    if largest > recipe.batch_tokens:
-        logger.warning(
-            "Some pairs are longer than `batch_tokens` %d: each is a batch of "
-            "its own.",
-            recipe.batch_tokens,
-        )

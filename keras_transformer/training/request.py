@@ -5,7 +5,6 @@ This module does not need TensorFlow, so a mistake shows before it loads.
 
 import dataclasses
 import functools
-import importlib.resources
 import itertools
 import logging
 import os
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from keras_transformer.config import (
     SETTINGS,
     ModelConfig,
-    SettingError,
     UserError,
 )
 from keras_transformer.data import corpora
@@ -26,7 +24,6 @@ from keras_transformer.data.corpora import Corpus, Source
 from keras_transformer.data.pieces import TERM_SYMBOLS, read_symbols
 from keras_transformer.machine import files
 from keras_transformer.presets import PRESETS
-from keras_transformer.runs import layout
 from keras_transformer.runs.run_config import ASKED, RunConfig, begun_config
 from keras_transformer.settings import (
     check_settings,
@@ -40,9 +37,13 @@ if TYPE_CHECKING:  # Of TensorFlow.
     from keras_transformer.data.tokenizer import Tokenizer
 
 logger = logging.getLogger("keras_transformer")
-RECIPE_SUFFIX = ".args"
 # From this number of pairs on, `base` is the preset unless you name one.
 ENOUGH_FOR_BASE = 100_000
+LESS_MEMORY = (
+    "the same again with twice the `accumulate` halves the memory of "
+    "activations and leaves the batches as they are; a smaller `batch_tokens` "
+    "needs another `run_dir`"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Session:
     """
 
     run_dir: pathlib.Path = setting(
-        None, "the run directory; runs/PRESET if not given"
+        pathlib.Path("runs/mine"), "the run directory"
     )
     corpus: Source | None = setting(
         None,
@@ -78,11 +79,12 @@ class Session:
         None,
         f"one of {', '.join(PRESETS)}; by the number of pairs if not given",
     )
-    recipe: str | None = setting(
+    recipe: str | Sequence[str] | None = setting(
         None,
-        "name of a recipe of this package, such as small-corpus; your other "
-        "arguments override it",
+        "name of a recipe of this package, such as small-corpus, or several; "
+        "your other arguments override it",
         flag=False,
+        or_object=True,
     )
     source_lang: str | None = setting(
         None, "language of the source side; en if not given"
@@ -138,10 +140,6 @@ class Session:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        for each in self.callbacks:
-            if isinstance(each, type) or not hasattr(each, "set_model"):
-                expected = "a list of Keras callbacks"
-                raise SettingError("callbacks", expected, self.callbacks)
 
     def given(self) -> dict[str, Any]:
         """Collect what was given of what binds the run."""
@@ -153,16 +151,6 @@ class Session:
     def text(self) -> Corpus:
         """The text of the run, opened even if that has begun."""
         return open_text(self.run, self.corpus or self.run.corpus)
-
-    @property
-    def less_memory(self) -> str:
-        """Advise on saving memory, as the end of a sentence."""
-        more = 2 * self.run.training.accumulate
-        return (
-            f"the same again with `accumulate` {more} halves the memory of "
-            "activations and leaves the batches as they are; a smaller "
-            "`batch_tokens` needs another `run_dir`"
-        )
 
 
 SESSION_SETTINGS = settings_of(Session)
@@ -176,21 +164,16 @@ def understand(**arguments: Any) -> Session:
     The text is opened, unless a run that has begun goes on with its own.
     """
     given = {name: x for name, x in arguments.items() if x is not None}
-    of_recipe = recipe(given["recipe"]) if "recipe" in given else {}
+    named, of_recipe = given.get("recipe", ()), dict[str, Any]()
+    for name in [named] if isinstance(named, str | os.PathLike) else named:
+        of_recipe |= recipe(name)
     if "init_from" in given:  # It has a shape of its own.
         for name in settings_of(ModelConfig).keys() - {"dropout"}:
             of_recipe.pop(name, None)
-    for name in ("tokenizer", "init_from"):
-        if name not in given:
-            continue
+    if given.keys() & {"tokenizer", "init_from"}:
         of_recipe.pop("vocab_size", None)
-        if size := given.pop("vocab_size", None):  # An @RECIPE has one, too.
-            logger.warning(
-                "`vocab_size` %s has no effect: `%s` brings a vocabulary, "
-                "which has its own size.",
-                size,
-                name,
-            )
+        if given.pop("vocab_size", None):
+            logger.warning("`vocab_size` has no effect beside a vocabulary.")
     given = {**of_recipe, **given}
     if "symbols" in given and "tokenizer" in given:  # A run's gets them added.
         raise UserError(
@@ -204,21 +187,9 @@ def understand(**arguments: Any) -> Session:
             f"{nearest(name, [*SETTINGS, *SESSION_SETTINGS])}."
         )
     session = Session(**own, settings=given)
-    preset, run_dir = session.preset, session.run_dir
-    if run_dir is None:
-        if preset is None and session.init_from:
-            preset = RunConfig.load(session.init_from).preset
-        run_dir = pathlib.Path("runs", preset) if preset else None
-    begun = begun_config(run_dir) if run_dir else None
+    begun = begun_config(session.run_dir)
     corpus = _opened(session, begun)
-    if corpus and not (preset or begun or session.init_from):
-        preset = _fitting(corpus, session.train_split or "train")
-        if run_dir is None:
-            run_dir = pathlib.Path("runs", preset)
-            begun = begun_config(run_dir)
-            if begun and isinstance(session.corpus, str | os.PathLike):
-                corpus = _opened(session, begun)  # In its languages.
-    session = dataclasses.replace(session, run_dir=run_dir, corpus=corpus)
+    session = dataclasses.replace(session, corpus=corpus)
     if begun:
         return session_of_begun(begun, session)
     if corpus is None:
@@ -230,7 +201,9 @@ def understand(**arguments: Any) -> Session:
     settings = session.given()
     has_terms = bool(settings.get("term_share"))
     settings["symbols"] = _symbols_of(session, corpus.name, has_terms)
-    settings.pop("preset", None)
+    preset = settings.pop("preset", None)
+    if not (preset or session.init_from):
+        preset = _fitting(corpus, session.train_split or "train")
     name = corpora.absolute_name(corpus.name)
     run = RunConfig.from_preset(preset, corpus=name, **settings)
     return dataclasses.replace(session, run=run)
@@ -247,9 +220,8 @@ def _opened(session: Session, begun: RunConfig | None) -> Corpus | None:
     sides = ("source_lang", "target_lang", "train_split")
     opening = {side: getattr(begun or session, side) for side in sides}
     opening = {side: x for side, x in opening.items() if x is not None}
-    return corpora.open_corpus(
-        corpora.absolute_name(name) if is_name else name, **opening
-    )
+    name = corpora.absolute_name(name) if is_name else name
+    return corpora.open_corpus(name, **opening)
 
 
 def session_of_begun(begun: RunConfig, session: Session) -> Session:
@@ -258,16 +230,13 @@ def session_of_begun(begun: RunConfig, session: Session) -> Session:
     corpus: Any = session.corpus
     text = begun.text
     if _is_other_text(begun, corpus):
-        rest = "the old one"
-        if not (run_dir / layout.RECORDS / begun.train_split).exists():
-            rest = f"{name} as it is now, since its token records are gone"
         logger.warning(
             "The text in %s has another size, time, weight or tag than %s "
-            "began with; the run goes on with %s. To train on the new one, "
-            "give another `run_dir` (`init_from` takes the weights over).",
+            "began with; the run goes on with what it read then. To train on "
+            "the new text, give another `run_dir` (`init_from` takes the "
+            "weights over).",
             corpus.name if corpus else name,
             run_dir,
-            rest,
         )
         corpus = None
     if corpus:  # It may have moved.
@@ -288,7 +257,9 @@ def _is_other_text(begun: RunConfig, corpus: Corpus | None) -> bool:
     if begun.text is None or (not corpus and begun.corpus == corpora.MEMORY):
         return False
     if corpus:
-        if _mixed(corpora.absolute_name(corpus.name)) != _mixed(begun.corpus):
+        names = corpus.name, begun.corpus  # Folders may have moved.
+        mixed, old = ([x[1:] for x in corpora.parts_of(n)] for n in names)
+        if mixed != old:
             return True
         now = open_text(begun, corpus).state_of(*begun.splits)
     else:
@@ -300,14 +271,6 @@ def _is_other_text(begun: RunConfig, corpus: Corpus | None) -> bool:
         row[1] != old[1] or (row[0] == old[0] and row[2] != old[2])
         for row, old in zip(now, begun.text, strict=True)
     )
-
-
-def _mixed(name: str) -> list[corpora.Part]:
-    """Return the parts of a corpus, without folders, which may have moved."""
-    return [
-        part._replace(name="") if os.path.isabs(part.name) else part
-        for part in corpora.parts_of(name)
-    ]
 
 
 def _symbols_of(session: Session, corpus: str, has_terms: bool) -> tuple | None:
@@ -362,52 +325,53 @@ def open_text(run: RunConfig, source: Source) -> Corpus:
     return corpora.hold_out(corpus, *run.splits, share) if share else corpus
 
 
-def recipe(name: str) -> dict[str, Any]:
+def recipe(name: str | os.PathLike) -> dict[str, Any]:
     """Read a recipe of this package as arguments of `keras_transformer.train`.
 
     `train("runs/mine", corpus="my-text", recipe="small-corpus", steps=8_000)`
     takes it whole; your other arguments override it.
 
+    Args:
+        name: One of this package's, or a file of flags as a shell reads them,
+            with comments after a #.
+
     Returns:
         Only the arguments that the recipe gives.
     """
-    known = recipes()
-    if name not in known:
-        raise SettingError("recipe", f"one of {', '.join(known)}", name)
-    arguments: dict[str, Any] = {}
-    for word in shlex.split(known[name], comments=True):
-        if word.startswith("--"):
-            argument = word[2:].replace("-", "_")
-            arguments[argument] = True
-        elif argument in SETTINGS:
-            arguments[argument] = kind_of(SETTINGS[argument])(word)
-        else:
-            arguments[argument] = word
+    folder = pathlib.Path(__file__).parents[1] / "recipes"
+    path = folder / f"{name}.args"
+    if not path.is_file():
+        path = pathlib.Path(name)
+    fields, arguments = {**SETTINGS, **SESSION_SETTINGS}, dict[str, Any]()
+    try:
+        # Windows may put a byte-order mark before the text.
+        text = path.read_text("utf-8-sig")
+        words = iter(shlex.split(text, comments=True))
+        for word in words:
+            flag, _, given = word.partition("=")
+            argument = flag.removeprefix("--").replace("-", "_")
+            kind: Any = kind_of(fields[argument])
+            value = True if kind is bool else kind(given or next(words, ""))
+            if argument == "corpus":  # Several are mixed.
+                value = [*arguments.get(argument, ()), value]
+            arguments[argument] = value
+    except (OSError, KeyError, ValueError) as error:
+        known = ", ".join(sorted(path.stem for path in folder.glob("*.args")))
+        raise UserError(
+            f"Expected a recipe ({known}) or a file of flags of a training and "
+            f"# comments, received {name} ({error})."
+        ) from None
     return arguments
-
-
-def recipes() -> dict[str, str]:
-    """Return the recipes by name, each as the text of its file."""
-    folder = importlib.resources.files("keras_transformer") / "recipes"
-    return {
-        file.name.removesuffix(RECIPE_SUFFIX): file.read_text("utf-8")
-        for file in sorted(
-            folder.iterdir(), key=lambda file: file.name.split(".")
-        )
-        if file.name.endswith(RECIPE_SUFFIX)
-    }
 
 
 @contextmanager
 def log_shown() -> Iterator[None]:
     """Show the log unless the caller has configured logging."""
     package = logging.getLogger("keras_transformer")
-    level, handler = package.level, None
+    level, handler = package.level, logging.StreamHandler()
+    form = logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
+    handler.setFormatter(form)
     if not package.hasHandlers():
-        handler = logging.StreamHandler()
-        handler.setFormatter(
-            logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
-        )
         package.addHandler(handler)
     if level == logging.NOTSET and not package.isEnabledFor(logging.INFO):
         package.setLevel(logging.INFO)
@@ -415,5 +379,4 @@ def log_shown() -> Iterator[None]:
         yield
     finally:
         package.setLevel(level)
-        if handler:
-            package.removeHandler(handler)
+        package.removeHandler(handler)

@@ -12,9 +12,7 @@ Axes: B rows of a batch, S source length, T target length.
 import dataclasses
 import logging
 import pathlib
-import shlex
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import keras
 import numpy as np
@@ -96,26 +94,16 @@ def badness(figures: Mapping[str, float], by: str) -> tuple[float, ...]:
     return (figures["loss"],)
 
 
-class Abandoned(Exception):
-    """A validation is no longer wanted."""
-
-
 class Validation:
     """Validates the weights of a training, and keeps the better at its end.
 
     The `model` is that of the training, or one of its shape to evaluate in its
-    place. `is_unwanted`, asked after every batch, stops a validation.
+    place.
     """
 
-    def __init__(
-        self,
-        training: Training,
-        model: Transformer,
-        is_unwanted: Callable[[], bool] = lambda: False,
-    ) -> None:
+    def __init__(self, training: Training, model: Transformer) -> None:
         run, self.run_dir = training.run, training.session.run_dir
-        self.run, self.model = run, model
-        self.batches, self.is_unwanted = training.validation, is_unwanted
+        self.run, self.model, self.batches = run, model, training.validation
         self.sources, self.targets = zip(*training.watched, strict=True)
         self.translator = Translator(model, training.tokenizer)
         self.tokenize = evaluation.bleu_tokenizer(run.target_lang)
@@ -165,25 +153,16 @@ class Validation:
         """Evaluate, translate a sample, and log the figures.
 
         `what` begins the line, such as "step 7". It returns the figures that
-        `Chosen.validation` describes; None if it was stopped or failed, which
-        is logged, since it is no reason to lose a training.
+        `Chosen.validation` describes; None if it failed, which is logged, since
+        it is no reason to lose a training.
         """
-
-        def leave_off(*_: Any, **__: Any) -> None:
-            if self.is_unwanted():
-                raise Abandoned
-
-        watching = keras.callbacks.LambdaCallback(on_test_batch_end=leave_off)
-        one_by_one = Batching(parallel=1, progress=leave_off)
         try:
             results = self.model.evaluate(
-                self.batches, verbose=0, return_dict=True, callbacks=[watching]
+                self.batches, verbose=0, return_dict=True
             )
             best, _ = self.translator.search_texts(
-                self.sources, self.search, one_by_one
+                self.sources, self.search, Batching(parallel=1)
             )
-        except Abandoned:
-            return None
         except Exception as error:  # Any failure, as said above.
             logger.error(
                 "%s  could not be validated, which changes nothing in the "
@@ -238,12 +217,6 @@ class Validation:
             or result.is_damaged()
         ):
             self._keep_better(chosen, now, last)
-        logger.info(
-            "Next: keras-transformer evaluate --run-dir %s, or "
-            "keras-transformer translate --run-dir %s < FILE, or "
-            "keras-transformer export --run-dir %s --output DIR",
-            *[shlex.quote(str(run_dir))] * 3,
-        )
 
     def _keep_better(
         self, chosen: Chosen, now: Progress, last: list[np.ndarray]

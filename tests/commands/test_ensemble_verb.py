@@ -44,8 +44,9 @@ def test_verbs_search_with_all_models(
     run_dir, other, translator, source_file, tmp_path, capsys
 ):
     models = [translator.model, Run(other).translator().model]
+    given = ("--input", source_file)
     both = Translator(models, translator.tokenizer, translator.search)
-    assert run("translate", run_dir, source_file, "--ensemble", other) == 0
+    assert run("translate", run_dir, *given, "--ensemble", other) == 0
     found = capsys.readouterr().out.split("\n")[:-1]
     assert found == [on_one_line(x) for x in both.translate(SOURCES)]
     assert found != [on_one_line(x) for x in translator.translate(SOURCES)]
@@ -105,6 +106,7 @@ def test_another_vocabulary_is_refused(run_dir, tmp_path, source_file, capsys):
     vocabulary = other / "tokenizer.model"
     words = Run(run_dir).translator().tokenizer
     type(words).train(GERMAN, words.vocab_size, vocabulary)
-    assert run("translate", run_dir, source_file, "--ensemble", other) == 2
+    given = ("--input", source_file)
+    assert run("translate", run_dir, *given, "--ensemble", other) == 2
     message = capsys.readouterr().err
     assert f"--tokenizer {run_dir / 'tokenizer.model'}" in message

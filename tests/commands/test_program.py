@@ -1,8 +1,6 @@
-"""`python -m keras_transformer` as a program, its hints, and what it reads."""
+"""`python -m keras_transformer` as a program, and what it reads."""
 
 import importlib.metadata
-import logging
-import pathlib
 import platform
 import subprocess
 import sys
@@ -14,8 +12,6 @@ from verb_calls import ENGLISH, on_one_line, run, write_lines
 
 import keras_transformer
 from keras_transformer.__main__ import main
-from keras_transformer.commands import command_line
-from keras_transformer.runs.run_config import RunConfig
 
 
 def stop(capsys, *words):
@@ -28,7 +24,7 @@ def stop(capsys, *words):
 def test_help_shows_the_verbs_with_an_example_each(capsys):
     code, said = stop(capsys, "--help")
     assert code == 0
-    for verb in ("translate", "score", "evaluate", "view", "export"):
+    for verb in ("translate", "score", "evaluate", "export"):
         assert f"keras-transformer {verb} --run-dir runs/demo" in said.out
 
 
@@ -37,7 +33,7 @@ def test_help_shows_the_verbs_with_an_example_each(capsys):
     [
         (["translate"], "--run-dir"),
         (["trian"], "train"),
-        (["translate", "--pref", "a", "--run-di=b"], "--prefix"),
+        (["translate", "--run-dir=b", "--prefi", "a"], "--prefix"),
         (["train", "--run-dir="], "--run-dir: expected a path"),
         (["export", "--run-dir", "a", "--output="], "--output"),
     ],
@@ -115,30 +111,13 @@ def test_a_full_disk_is_one_sentence():
     assert done.stderr.count("\n") == 1
 
 
-def test_a_hint_is_a_shell_command_and_never_in_a_pipe(monkeypatch, caplog):
-    caplog.set_level(logging.INFO, "keras_transformer")
-    command_line.say_next("serve", "exported")
-    assert not caplog.messages
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    command_line.say_next("serve", pathlib.Path("my exports"))
-    assert caplog.messages == ["Next: keras-transformer serve 'my exports'"]
-
-
-def test_backtranslate_pairs_a_text_and_reads_the_configuration_once(
-    run_dir, translator, tmp_path, monkeypatch
+def test_backtranslate_pairs_a_text_with_its_translation(
+    run_dir, translator, tmp_path
 ):
     text, made = tmp_path / "text", tmp_path / "made"
     write_lines(text, ENGLISH[:2])
-    load, read = RunConfig.load, []
-
-    def counted(path):
-        read.append(path)
-        return load(path)
-
-    monkeypatch.setattr(RunConfig, "load", counted)
     words = ("--text", text, "--output", made)
     assert run("backtranslate", run_dir, *words) == 0
-    assert read == [run_dir]
     assert (made / "train.en").read_bytes() == text.read_bytes()
     said = (made / "train.de").read_bytes().decode().split("\n")
     expected = map(on_one_line, translator.translate(ENGLISH[:2]))

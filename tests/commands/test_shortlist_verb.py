@@ -30,7 +30,8 @@ def shortlist(run_dir, tmp_path, capsys, monkeypatch):
 def test_translate_and_evaluate_write_candidates_alone(
     run_dir, translator, shortlist, source_file, capsys
 ):
-    assert run("translate", run_dir, source_file, "--shortlist", shortlist) == 0
+    given = ("--input", source_file)
+    assert run("translate", run_dir, *given, "--shortlist", shortlist) == 0
     found = capsys.readouterr().out.split("\n")[:-1]
     expected = Run(run_dir).translator(shortlist=shortlist)
     assert found == [on_one_line(x) for x in expected.translate(SOURCES)]
@@ -81,7 +82,7 @@ def test_the_records_of_a_training_are_enough_for_a_shortlist(
     shutil.rmtree(alone / "records")
     dataclasses.replace(config, is_imported=True).save(alone)
     assert run("shortlist", alone, "--output", tmp_path / "x.tsv") == 2
-    assert "--corpus" in capsys.readouterr().err
+    assert "`corpus`" in capsys.readouterr().err
 
 
 def test_a_shortlist_that_cannot_be_is_one_sentence(
@@ -89,7 +90,8 @@ def test_a_shortlist_that_cannot_be_is_one_sentence(
 ):
     path = tmp_path / "shortlist.tsv"
     assert run("shortlist", run_dir, "--output", path, "--pairs", 0) == 2
-    assert "--pairs" in capsys.readouterr().err
+    assert "`pairs`" in capsys.readouterr().err
     assert not path.exists()
-    assert run("translate", run_dir, source_file, "--shortlist", path) == 2
+    given = ("--input", source_file, "--shortlist", path)
+    assert run("translate", run_dir, *given) == 2
     assert str(path) in capsys.readouterr().err

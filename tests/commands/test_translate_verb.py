@@ -105,7 +105,8 @@ def test_sentences_of_a_line_are_translated_one_by_one(
     source = tmp_path / "source.en"
     write_lines(source, ["The dog of Mr. Cat.  Why?", "", "A dog. Barks."])
     short = ("--beam-size", 1, "--max-length", 7)  # So that it is soon traced.
-    assert run("translate", run_dir, source, "--split-sentences", *short) == 0
+    given = ("--input", source)
+    assert run("translate", run_dir, *given, "--split-sentences", *short) == 0
     assert "several sentences" not in caplog.text
     texts = ["The dog of Mr. Cat.", "Why?", "A dog.", "Barks."]
     found = translator.translate(texts, beam_size=1, max_length=7)
@@ -114,7 +115,7 @@ def test_sentences_of_a_line_are_translated_one_by_one(
     # Signs too, if asked for.
     write_lines(source, ["?!"])
     whole = "--no-split-sentences"
-    assert run("translate", run_dir, source, whole, *short) == 0
+    assert run("translate", run_dir, *given, whole, *short) == 0
     asked = dict(split_sentences=False, beam_size=1, max_length=7)
     (said,) = translator.translate(["?!"], **asked)
     assert said != "?!" and rows_of(capsysbinary) == [on_one_line(said)]

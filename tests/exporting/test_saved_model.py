@@ -166,7 +166,7 @@ def test_8_bits_in_public_operators_alone_are_refused(
 ):
     output = tmp_path / "exported"
     arguments = [f"--run-dir={small_run}", f"--output={output}"]
-    code = main(["export", *arguments, "--quantize=int8", "--portable"])
+    code = main(["export", *arguments, "--precision=int8", "--portable"])
     assert code == 2 and not output.exists()
     (error,) = re.findall("^error: .*", capsys.readouterr().err, re.M)
     assert "int8" in error

@@ -11,7 +11,6 @@ END is JSON: `null`, or an object with
               from the first whose path holds it
     event     operations to count before the signal
     delay     seconds to wait then, to meet what is no operation on files
-    validates true for a signal at the beginning of a validation instead
 """
 
 import json
@@ -22,7 +21,6 @@ import time
 
 from keras_transformer import config, presets
 from keras_transformer.__main__ import main as command_line
-from keras_transformer.training.validation import Validation
 
 # Operations on files that Python reports (PEP 578).
 OPERATIONS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir")
@@ -49,13 +47,9 @@ TOY = presets.Preset(
 )
 
 
-def end_early(run_dir, number, after="", event=0, delay=0.0, validates=False):
+def end_early(run_dir, number, after="", event=0, delay=0.0):
     """Let a signal come at some operation on the run directory's files."""
-    operations, measure = None, Validation.measure
-
-    def end_measuring(self, what):
-        strike()
-        return measure(self, what)
+    operations = None
 
     def notice(name, args):
         nonlocal operations
@@ -74,10 +68,7 @@ def end_early(run_dir, number, after="", event=0, delay=0.0, validates=False):
         time.sleep(delay)
         os.kill(os.getpid(), number)
 
-    if validates:
-        Validation.measure = end_measuring
-    else:
-        sys.addaudithook(notice)
+    sys.addaudithook(notice)
 
 
 def main(replicas, end, run_dir, *argv):

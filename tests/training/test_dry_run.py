@@ -87,8 +87,6 @@ def test_python_tells_the_same_of_any_training(tmp_path, monkeypatch):
         num_heads=2,
         accumulate=2,
     )
-    # As the last line of a cell it looks as it is printed.
-    assert repr(told) == str(told) and "\n" in repr(told)
     assert "tiny on memory: " in told and "micro-batches: 2" in told
     assert figure(told, "vocabulary") <= 270
     # All of the text is looked through, and its head is planned.

@@ -1,16 +1,13 @@
 """A line of any length in a validation or test split is cut and named."""
 
 import logging
-import signal
 
 import tensorflow as tf
 from natural_corpus import corpus as corpus_of
 from sample_runs import TINY, digit_arguments, make_run, train_on_digits
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, TrainingConfig
-from keras_transformer.runs import checkpoints
 from keras_transformer.runs.averaging import AVERAGE, final_result
-from keras_transformer.runs.history import read_history
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import validation
 from keras_transformer.training.validation import validation_batches
@@ -67,28 +64,3 @@ def test_a_validation_that_fails_does_not_end_the_training(
     assert "step 2  could not be validated" in caplog.text
     assert "final.weights.h5, the last checkpoint" in caplog.text
     assert final_result(tmp_path).better == AVERAGE
-
-
-def test_a_signal_ends_a_validation_and_the_training_with_it(
-    corpus, tmp_path, caplog, monkeypatch
-):
-    measure, translated = validation.Validation.measure, []
-
-    def measure_a_little(self, *arguments):
-        signal.raise_signal(signal.SIGTERM)
-        return measure(self, *arguments)
-
-    def translate(*_, **__):
-        translated.append(True)
-
-    monkeypatch.setattr(validation.Validation, "measure", measure_a_little)
-    monkeypatch.setattr(validation.Translator, "search_texts", translate)
-    train(corpus, tmp_path, 30, caplog)
-    assert "SIGTERM: ending after this step." in caplog.text
-    assert "could not be validated" not in caplog.text
-    # Not one step more, and the loss was not even known.
-    (checkpoint,) = checkpoints.list_checkpoints(tmp_path)
-    assert checkpoint.name == "step-000000002"
-    assert not translated
-    assert [row["step"] for row in read_history(tmp_path)] == [1, 2]
-    assert not any("validation_loss" in row for row in read_history(tmp_path))

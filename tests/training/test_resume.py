@@ -43,9 +43,6 @@ def kill_somewhere(seed):
 # folder); then comes the line after its first step.
 TERMINATE = {**kill("-history.csv", 4), "number": signal.SIGTERM}
 PRESS_CTRL_C = {**TERMINATE, "number": signal.SIGINT}
-# The second checkpoint is written, and its validation has begun; then a session
-# begins with that validation.
-IN_A_VALIDATION = [{"number": signal.SIGTERM, "validates": True}] * 2
 
 # A checkpoint takes eleven operations (0 make its folder, 1 write the
 # optimizer, 2 and 3 read for the checksums, 4 write the state, 5 to 8 flush the
@@ -71,7 +68,6 @@ ENDS = {
     "every option": [
         kill(WRITE, 13 + 3),
         TERMINATE,
-        *IN_A_VALIDATION,
         # What it found is written into its checkpoint.
         kill("-state.json", 1),
         kill_somewhere(5),
@@ -202,16 +198,6 @@ def test_what_a_killed_session_leaves_is_removed_by_the_next(runs):
     ):
         assert any(name.endswith(end) for name in names), end
     assert not any(".partial-" in file for file in last.files)
-
-
-@in_way(EVERY_OPTION)
-def test_a_validation_that_was_stopped_is_made_up_for(runs):
-    ends = ENDS["every option"]
-    first = ends.index(IN_A_VALIDATION[0])
-    *stopped, following = runs[1].sessions[first : first + 3]
-    for session in stopped:
-        assert "step 6  validation loss" not in session.log
-    assert "step 6  validation loss" in following.log
 
 
 @in_way(TWO_MOMENTS, EVERY_OPTION)

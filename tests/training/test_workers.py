@@ -235,15 +235,6 @@ def test_two_workers_run_out_of_patience_together(corpus, tmp_path):
         assert last.name == "step-000000009"
 
 
-@pytest.mark.slow
-def test_a_cluster_of_one_worker_ends_when_it_is_told_to(corpus, tmp_path):
-    more, end_at = ("--strategy auto",), (signal.SIGTERM, 3)
-    alone = Workers(tmp_path / "run", corpus, more, end_at=end_at)
-    codes, (log,) = alone.end()
-    assert codes == [0], log
-    assert "Stopped; the same command goes on from here." in log
-
-
 def test_without_workers_no_error_is_taken_for_a_lost_one():
     strategy = tf.distribute.get_strategy()
     with pytest.raises(tf.errors.UnavailableError):
