@@ -110,8 +110,8 @@ _SHORT = {
     "|Hrsg|phil|freundl|(?:d(?:er|ie|as|es|em|en)|[ia]m|[ia]ns|vom|zu[mr]|beim"
     r"|(?:[mds]?ein|ihr|unser)(?:e[mnrs]?)?) +\d{1,3}"
     # Where a line begins, numbers before other words are those of a list.
-    r"|(?:[IVX]+|\d\d?)(?=\. (?:Jan|Feb|Mär|Apr|Mai|Ju[nl]i|Aug|Sep|Okt|Nov|Dez"
-    "|Weltkr|Jahr|Bundes|Liga|FC|Stock|Platz|Auflage|Advent|Klasse))",
+    r"|(?:[IVX]+|\d\d?)(?=\. (?:Jan|Feb|Mär|Apr|Mai\b|Ju[nl]i|Aug|Sep|Okt|Nov"
+    "|Dez|Weltkr|Jahr|Bundes|Liga|FC|Stock|Platz|Advent|Klasse|Halb|Quart))",
     "en": "Ms|Amb|Atty|Vol|Figs|Apt|approx|tbsp|tsp",
     "es": "Dña|aprox|Mons",
     "fr": r"MM?|Mmes?|Mlles?|Dr|Pr|Ste?|Mgr|[A-Z]\.-[ABD-Z]|janv|févr|juil|sept"
@@ -144,7 +144,7 @@ _BULLET = re.compile(
     r"|\d{1,3}[a-z]\.|\d{1,3}\.\)|\d{1,2}[-/](?!\s+\S+\s+\d+[-/])"
     r"|[(（]?(?:\d{1,3}|[A-Za-z]|[ivx]{2,5})[)）]"
     r"|[a-h]\.(?=\s+[A-Z][^.]))(?=\s)|o(?=\t)"
-    r"|(?:\d\d?[.．、]|[（(]\d\d?[)）])(?=[\u3041-\u9fff]))"
+    r"|(?:\d\d?[.．、]|[（(]?\d\d?[)）])(?=[\u3041-\u9fff]))"
 )
 # To sentencex like quotation marks. A word such as "(Dr.)" is no sentence.
 _BRACKETS = re.compile(

@@ -382,9 +382,10 @@ def test_a_tag_goes_before_each_sentence():
         ("en", "⟨A bike[1] and¹ a dog.⟩[2]: 12 ⟨Two.⟩[3][note 1] ⟨It ran.⟩12"),
         ("es", "⟨Un perro.⟩[2]\u200b ⟨Dos.⟩"),
         # Ordinals of German, and numbers of a list.
-        ("de", "⟨2. Weltkrieg⟩\n⟨II. Weltkrieg⟩\n⟨1. FC Köln⟩\n⟨3. Oktober⟩"),
-        ("de", "1. ⟨Siehe dort.⟩\nII. ⟨Siehe dort.⟩\n⟨Mi., 5. Mai⟩"),
-        ("ja", "・⟨犬⟩\n●⟨犬・猫⟩\n①⟨犬⟩ ・⟨猫⟩\n（2）⟨猫⟩\n⟨2、3匹⟩"),
+        ("de", "⟨2. Weltkrieg⟩\n⟨II. Weltkrieg⟩\n⟨1. FC Köln⟩\n⟨IV. Quartal⟩"),
+        ("de", "⟨3. Oktober⟩\n1. ⟨Siehe dort.⟩\nII. ⟨Sie.⟩\n⟨Mi., 5. Mai⟩"),
+        ("ja", "・⟨犬⟩\n●⟨犬・猫⟩\n①⟨犬⟩ ・⟨猫⟩\n（2）⟨猫⟩\n３）⟨猫⟩"),
+        ("ja", "⟨2、3匹⟩"),
         ("zh", "1、⟨北京。⟩2、⟨上海。⟩⟨（他笑了。）⟩⟨他来了。⟩⟨（笑）好。⟩"),
         ("ja", "⟨行く。⟩⟨ver.2だ。⟩⟨（笑った。）⟩"),
         # Abbreviations, and words that look like one at an end.
