@@ -57,19 +57,8 @@ class ExactModel(keras_internals.BuiltFromSpec):
     train_function: Any
     test_function: Any
     adds_metrics = False
-    _has_seen_a_batch = False
     # Returns the metrics that `compile` added; at first none.
     _added_metrics: Callable[[], list] = list
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        is_ours = type(self).call is ExactModel.call
-        if is_ours and len(args) + ("inputs" in kwargs) != 1:
-            raise ValueError(
-                "`inputs` must be one pair, as in `model((source, target_in), "
-                "training=False)`. Received: "
-                f"{len(args)} arguments without a name, and {[*kwargs]}"
-            )
-        return super().__call__(*args, **kwargs)
 
     def call(
         self, inputs: tuple[Tensor, Tensor], training: bool = False
@@ -126,7 +115,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
 
         if self.is_exact:
             if replicas.is_replicated(self):
-                replicas.check_strategy(self, optimizer, kwargs)
+                kwargs["steps_per_execution"] = 1
             # Keras's own switch is off under a strategy, whose collectives XLA
             # cannot compile. The gradient is nearly the whole step.
             on_gpus = bool(tf.config.list_logical_devices("GPU"))
@@ -134,15 +123,13 @@ class ExactModel(keras_internals.BuiltFromSpec):
             jit_compile = False
         # Keras must turn names into objects inside the scope.
         with self.distribute_strategy.scope():
-            if self.is_exact and not any(given):
+            if self.adds_metrics:
                 added = [
                     metric(ignore_class=loss.ignore_class)
                     for metric in (losses.TokenAccuracy, losses.Perplexity)
                 ]
                 # In a function, where Keras finds no weights to save.
-                self._added_metrics = list if own else lambda: added
-                kwargs["metrics"] = None
-                kwargs["weighted_metrics"] = added if own else None
+                self._added_metrics = lambda: added
             super().compile(optimizer, loss, jit_compile=jit_compile, **kwargs)
 
     def fit(
@@ -155,7 +142,13 @@ class ExactModel(keras_internals.BuiltFromSpec):
         but for `class_weight`: Keras would weigh a target by one of its tokens.
         It warns of targets that are not shifted.
         """
-        check_first_batch(self, x, y, kwargs.get("class_weight"))
+        if kwargs.get("class_weight") is not None:
+            raise ValueError(
+                "`class_weight` must be None, since a target has a class at "
+                "every place; pass `sample_weight` (B, T). Received: "
+                f"class_weight={kwargs['class_weight']}"
+            )
+        check_first_batch(self, x, y)
         return super().fit(x, y, *args, **kwargs)
 
     def train_on_batch(
@@ -163,17 +156,14 @@ class ExactModel(keras_internals.BuiltFromSpec):
         x: Any,
         y: Any = None,
         sample_weight: Any = None,
-        class_weight: None = None,
+        *,
         return_dict: bool = False,
     ) -> Any:
-        """Train as `fit` does, after a look at the first batch.
+        """Train on one batch as `fit` does, without a look at it.
 
         Compiled without metrics, it returns the loss alone, unless
         `return_dict` asks for all figures of the step.
         """
-        if class_weight is not None or not self._has_seen_a_batch:
-            check_first_batch(self, x, y, class_weight)
-        self._has_seen_a_batch = True
         only_loss = self.adds_metrics and not return_dict
         logs = super().train_on_batch(
             x, y, sample_weight, return_dict=return_dict or only_loss
@@ -193,18 +183,11 @@ class ExactModel(keras_internals.BuiltFromSpec):
 
     def get_compile_config(self) -> dict[str, Any]:
         config = super().get_compile_config()
-        if not config:
-            return config
-        seeds = [
-            ops.convert_to_numpy(x).tolist() for x in replicas.seeds_of(self)
-        ]
-        return {
-            **config,
+        if config:
             # As it was given: Keras notes what `"auto"` became here.
-            "jit_compile": self._given_jit_compile,
-            "accumulate": self.accumulate,
-            "seeds": seeds,
-        }
+            config["jit_compile"] = self._given_jit_compile
+            config["accumulate"] = self.accumulate
+        return config
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         # Keras does not compile a loaded model that overrides `compile`, and
@@ -212,11 +195,8 @@ class ExactModel(keras_internals.BuiltFromSpec):
         from keras_transformer import optimizers as optimizers
 
         config = keras.saving.deserialize_keras_object(config)
-        seeds = config.pop("seeds", ())
+        config.pop("seeds", None)  # Of files of earlier versions.
         self.compile(**config)
-        # Keras gives loaded layers new seeds.
-        for state, seed in zip(replicas.seeds_of(self), seeds, strict=False):
-            state.assign(seed)
         if self.optimizer is not None:
             self.optimizer.build(self.trainable_variables)
 
@@ -304,12 +284,13 @@ class ExactModel(keras_internals.BuiltFromSpec):
 
         with tf.GradientTape() as tape:
             smoothing, logits = self.loss.label_smoothing, None
-            if self.adds_metrics and type(self).call is ExactModel.call:
+            is_own = type(self).call is not ExactModel.call
+            if self.adds_metrics and not (is_own or self.embedding.use_bias):
                 # Faster than logits and loss apart, and the same.
                 keras_internals.clear_losses(self)
                 features = self.features(x, training=True)
                 smoothed, plain = losses.tied_cross_entropies(
-                    y, *self.embedding.factors(features), smoothing
+                    y, features, self.embedding.table, smoothing
                 )
             else:
                 logits = self(x, training=True)
@@ -398,47 +379,43 @@ def _kind_of(ids: Any) -> str:
     return f"{keras.backend.standardize_dtype(ids.dtype)}{tuple(ids.shape)}"
 
 
-def check_first_batch(
-    model: ExactModel, x: Any, y: Any, class_weight: Any
-) -> None:
-    """Check what `fit` gets, and the first batch of a dataset.
+def check_first_batch(model: ExactModel, x: Any, y: Any) -> None:
+    """Refuse what is no batch of ids; warn of targets that are not shifted.
 
-    It raises and warns as `fit` says. Data that a look would use up, such as a
-    generator's first batch, passes unchecked, and so does that of `kt.batches`.
+    Of a dataset it reads the first batch. Data that a look would use up, such
+    as a generator's, passes unchecked, and so does that of `kt.batches`.
     """
-    if class_weight is not None:
-        raise ValueError(
-            "`class_weight` must be None: a target has a class at every place. "
-            "Pass `sample_weight` (B, T), such as "
-            "`np.vectorize(lambda id: weights.get(id, 1.0))(target_out)`. "
-            f"Received: class_weight={class_weight}"
-        )
-    vocab_size = model.vocab_size
-    y_is_ids = isinstance(getattr(model, "loss", None), SmoothedCrossEntropy)
     if hasattr(x, "element_spec") and hasattr(x, "take"):
         if getattr(x, "has_begin_tokens", False):
             return
         x, y = [*next(iter(x.take(1)), ()), None, None][:2]
     if not isinstance(x, list | tuple) or len(x) != 2:
         return
-    if all(hasattr(ids, "shape") for ids in x):
-        pair_of_ids(x)
-    _seen("source", x[0], vocab_size)
-    target_in = _seen("target_in", x[1], vocab_size)
-    if y_is_ids:
-        if y is None:
+    if not all(hasattr(ids, "shape") for ids in x):
+        return
+    ids = [ops.convert_to_numpy(each) for each in pair_of_ids(x)]
+    target_in = ids[1]
+    is_like = getattr(y, "shape", None) == target_in.shape
+    if isinstance(getattr(model, "loss", None), SmoothedCrossEntropy):
+        if not is_like:
             raise ValueError(
-                "`y` must be `target_out`, the ids that the model is to "
-                "write. Received: None"
+                "`y` must be `target_out`, a dense tensor of ids of the shape "
+                f"of `target_in`, {target_in.shape}. Received: {_kind_of(y)}"
             )
-        both = target_in, _seen("target_out", y, vocab_size)
-        shapes = [ids.shape for ids in both if ids is not None]
-        if len(set(shapes)) > 1:
-            raise ValueError(
-                "`target_in` and `target_out` must have one shape (B, T). "
-                f"Received: {shapes}"
-            )
-    if not _are_shifted(target_in, y):
+        ids.append(ops.convert_to_numpy(y))
+    if (
+        largest := max(each.max(initial=0) for each in ids)
+    ) >= model.vocab_size:
+        raise ValueError(
+            f"Ids must be below {model.vocab_size}, the size of the "
+            f"vocabulary; padding is {PAD_ID}. Received: {largest}"
+        )
+    is_row = target_in[:, 0] > PAD_ID
+    begins = target_in[is_row, 0]
+    is_copy = is_like and np.array_equal(
+        begins, ops.convert_to_numpy(y)[is_row, 0]
+    )
+    if len(np.unique(begins)) > 1 or (is_copy and len(begins)):
         warnings.warn(
             "`target_in` must begin with the begin token, the same in every "
             "row, and `target_out` without it, one place further left: "
@@ -446,39 +423,3 @@ def check_first_batch(
             "nothing. `kt.batch` makes a batch of texts.",
             stacklevel=3,  # The caller of `fit`.
         )
-
-
-def _seen(name: str, ids: Any, vocab_size: int) -> np.ndarray | None:
-    """Return a user's ids as an array, checked; None if they cannot be seen."""
-    if hasattr(ids, "row_lengths"):
-        raise ValueError(
-            f"`{name}` must be a dense tensor padded with {PAD_ID}. Received: "
-            f"a {type(ids).__name__}; its `to_tensor({PAD_ID})` makes one."
-        )
-    if not hasattr(ids, "shape") or 0 in ids.shape:
-        return None
-    ids = ops.convert_to_numpy(ids)
-    if ids.ndim != 2 or np.any(ids != np.floor(ids)):
-        raise ValueError(
-            f"`{name}` must be ids, one for each token: integers of two axes. "
-            f"Received: {ids.dtype}{ids.shape}"
-        )
-    if ids.max() >= vocab_size:
-        raise ValueError(
-            f"`{name}` must be ids up to {vocab_size - 1}, the last of the "
-            f"vocabulary; padding is {PAD_ID}. Received: {ids.max()}"
-        )
-    return ids
-
-
-def _are_shifted(target_in: np.ndarray | None, target_out: Any) -> bool:
-    """Return whether rows begin with one token that the others lack."""
-    if target_in is None:
-        return True
-    is_row = target_in[:, 0] > PAD_ID
-    begins = target_in[is_row, 0]
-    if getattr(target_out, "shape", None) == target_in.shape:
-        firsts = ops.convert_to_numpy(target_out)[is_row, 0]
-        if len(begins) and np.array_equal(begins, firsts):
-            return False
-    return len(np.unique(begins)) <= 1

@@ -13,7 +13,6 @@ Axes: B batch, H heads, T query length, S key length.
 
 import functools
 
-import keras
 from keras import ops
 
 from keras_transformer.config import PAD_ID
@@ -44,12 +43,6 @@ def causal_mask(
     Returns:
         Boolean tensor `(1, 1, T, S)`.
     """
-    if length is None or isinstance(length, keras.KerasTensor):
-        raise ValueError(
-            "`length` must be a number or a scalar tensor; a functional model, "
-            "whose lengths are unknown, takes `target_mask(ids)`, or "
-            f"`use_causal_mask=True` of a layer. Received: length={length}"
-        )
     rows = ops.arange(length)
     columns = rows if keys is None else ops.arange(keys)
     seen = ops.expand_dims(rows, 1) >= ops.expand_dims(columns, 0)
@@ -65,19 +58,8 @@ def target_mask(target_in: Tensor) -> Tensor:
     Returns:
         Boolean tensor `(B, 1, T, T)`.
     """
-    if isinstance(target_in, keras.KerasTensor):
-        # A functional model, whose lengths are unknown.
-        positions = ops.cumsum(ops.ones_like(target_in), axis=1)
-        seen = ops.expand_dims(positions, 2) >= ops.expand_dims(positions, 1)
-        causal = ops.expand_dims(seen, 1)
-    else:
-        causal = causal_mask(ops.shape(target_in)[1])
+    causal = causal_mask(ops.shape(target_in)[1])
     return ops.logical_and(causal, padding_mask(target_in))
-
-
-def mask_of_queries(mask: Tensor | None) -> Tensor | None:
-    """Let the queries of a mask see all keys: `(B, T)` to `(B, 1, T, 1)`."""
-    return None if mask is None else ops.expand_dims(mask, (1, 3))
 
 
 def mask_of_heads(mask: Tensor | None) -> Tensor | None:

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import keras
@@ -228,7 +228,7 @@ class Transformer(ExactModel):
             self._embed("source", source, training),
             attention_mask=source_mask,
             training=training,
-            **_asked(return_attention_scores),
+            return_attention_scores=return_attention_scores,
         )
         if return_attention_scores:
             return results[0], source_mask, results[1]
@@ -259,32 +259,26 @@ class Transformer(ExactModel):
             layer: its self-attention `(B, H, T, T)` and its cross-attention
             `(B, H, T, S)`.
         """
-        asked = _asked(return_attention_scores)
-        out = self._decoded(target_in, memory, source_mask, training, **asked)
+        asked = training, return_attention_scores
+        x = self._decoded(target_in, memory, source_mask, *asked)
         if not return_attention_scores:
-            return self.embedding.logits(out)
-        x, decoder, cross = out
+            return self.embedding.logits(x)
+        x, decoder, cross = x
         return self.embedding.logits(x), decoder, cross
 
-    def _decoded(self, target_in, memory, source_mask, training=False, **asked):
-        return self.decoder(
-            self._embed("target", target_in, training),
-            memory,
-            **self._masks(target_in, source_mask),
-            training=training,
-            **asked,
-        )
-
-    def _masks(self, target_in, source_mask):
-        """Return what decoder and decoder layers take beside their inputs."""
+    def _decoded(self, target_in, memory, source_mask, training, scores=False):
         restricted = self.model_config.restriction is not None
         # A restricted layer gets no mask of all pairs, which would cost T T.
         mask = masks.padding_mask if restricted else masks.target_mask
-        return {
-            "self_mask": mask(target_in),
-            "memory_mask": source_mask,
-            "use_causal_mask": restricted,
-        }
+        return self.decoder(
+            self._embed("target", target_in, training),
+            memory,
+            self_mask=mask(target_in),
+            memory_mask=source_mask,
+            use_causal_mask=restricted,
+            training=training,
+            return_attention_scores=scores,
+        )
 
     def attention_weights(
         self, source: Tensor, target_in: Tensor
@@ -310,35 +304,10 @@ class Transformer(ExactModel):
         memory, mask, encoder = self.encode(
             source, return_attention_scores=True
         )
-        _, decoder, cross = self._decoded(
+        _, decoder, cross = self.decode(
             target_in, memory, mask, return_attention_scores=True
         )
         return {"encoder": encoder, "decoder": decoder, "cross": cross}
-
-    def cross_attention(
-        self, source: Tensor, target_in: Tensor
-    ) -> Iterator[Tensor]:
-        """Yield the attention to the source, a decoder layer at a time.
-
-        A caller that needs only a sum keeps one layer's weights in memory.
-
-        Args:
-            source: Integer tensor `(B, S)`.
-            target_in: Integer tensor `(B, T)`, begin token first.
-
-        Yields:
-            The weights of a layer, `(B, H, T, S)`, dropout off.
-        """
-        memory, source_mask = self.encode(source)
-        x = self._embed("target", target_in)
-        for layer in self.decoder.layers:
-            x, _, weights = layer(
-                x,
-                memory,
-                **self._masks(target_in, source_mask),
-                return_attention_scores=True,
-            )
-            yield weights
 
     def cross_keys_values(self, memory: Tensor) -> Cache:
         """Project the memory once for a whole search.
@@ -467,8 +436,7 @@ class Transformer(ExactModel):
     def export(
         self,
         filepath: str | os.PathLike,
-        format: str = "tf_saved_model",
-        verbose: bool | None = None,
+        *args: Any,
         input_signature: Any = None,
         **kwargs: Any,
     ) -> None:
@@ -488,12 +456,8 @@ class Transformer(ExactModel):
             )
         signature = input_signature or [self.input_signature()]
         signature = [signature] if len(signature) > 1 else signature
-        super().export(filepath, format, verbose, signature, **kwargs)
+        kwargs["input_signature"] = signature
+        super().export(filepath, *args, **kwargs)
 
     def get_config(self) -> dict[str, Any]:
         return super().get_config() | dataclasses.asdict(self.model_config)
-
-
-def _asked(return_attention_scores):
-    """Ask a layer for scores only if needed: one's own may not know how."""
-    return {"return_attention_scores": True} if return_attention_scores else {}

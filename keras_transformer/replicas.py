@@ -77,15 +77,6 @@ def safe_count(count: Tensor) -> Tensor:
     return ops.where(ops.equal(count, 0.0), 1.0, count)
 
 
-def local_values(strategy: Any, values: Any) -> Any:
-    """Pick a local replica's values from a nest of all replicas' values."""
-    import tensorflow as tf
-
-    return tf.nest.map_structure(
-        lambda value: strategy.experimental_local_results(value)[0], values
-    )
-
-
 def _replica_context():
     """Return this replica's context, if its strategy has several replicas."""
     if keras.backend.backend() != "tensorflow":
@@ -106,28 +97,6 @@ def is_replicated(model: keras.Model) -> bool:
     return workers or strategy.num_replicas_in_sync > 1
 
 
-def check_strategy(
-    model: keras.Model, optimizer: Any, options: dict[str, Any]
-) -> None:
-    """Refuse, on compiling, what fails in a step on several replicas."""
-    strategy = model.distribute_strategy
-    if isinstance(optimizer, keras.optimizers.Optimizer):
-        steps_taken = optimizer.iterations.value
-        if not strategy.extended.variable_created_in_scope(steps_taken):
-            raise ValueError(
-                "`optimizer` must be made in the scope of the strategy that "
-                "the model was made in: `with strategy.scope(): ...`. "
-                f"Received: a model of {type(strategy).__name__}, an optimizer "
-                "made elsewhere"
-            )
-    steps = options.get("steps_per_execution") or 1
-    if steps != 1:
-        raise ValueError(
-            "`steps_per_execution` must be 1 on several replicas, where every "
-            f"step is a call. Received: {steps}"
-        )
-
-
 def step_function(model: keras.Model, step: Callable) -> Callable:
     """Make the function of an iterator that Keras calls for a step.
 
@@ -144,7 +113,10 @@ def step_function(model: keras.Model, step: Callable) -> Callable:
         return step(tf.nest.map_structure(given, batch))
 
     def one_step(batch):
-        return local_values(strategy, strategy.run(step_of_replica, (batch,)))
+        return tf.nest.map_structure(
+            lambda value: strategy.experimental_local_results(value)[0],
+            strategy.run(step_of_replica, (batch,)),
+        )
 
     def next_step(iterator):
         return one_step(iterator.get_next())

@@ -309,33 +309,19 @@ def test_inputs_but_a_pair_of_ids_are_refused(small_model, inputs, received):
         small_model(inputs)
 
 
-def test_two_inputs_that_are_no_pair_are_refused(small_model):
-    pair = r"one pair, as in `model\(\(source, target_in\)"
-    with pytest.raises(ValueError, match=pair + ".* 2 arguments"):
-        small_model(SOURCE, TARGET_IN)
-    with pytest.raises(ValueError, match=pair + ".* 0 arg.*'source', 'target'"):
-        small_model(source=SOURCE, target=TARGET_IN)
-    named = small_model(inputs=(SOURCE, TARGET_IN), training=False)
-    np.testing.assert_array_equal(named, small_model((SOURCE, TARGET_IN)))
-
-
 @pytest.mark.parametrize(
     "changed, value, received",
     [
-        ("source", lambda ids: ids + 1, "`source` .* up to 22, .*: 23"),
-        (
-            "target_out",
-            lambda ids: np.eye(23)[ids],
-            r"`target_out` .*: float64\(3, 6, 23\)",
-        ),
-        ("target_out", lambda ids: ids + 0.5, "`target_out` .*: float64"),
+        ("source", lambda ids: ids + 1, "below 23, .*: 23"),
+        ("target_out", lambda ids: ids + 1, "below 23, .*: 23"),
+        ("target_out", lambda ids: np.eye(23)[ids], r": float64\(3, 6, 23\)"),
         (
             "target_out",
             lambda ids: tf.RaggedTensor.from_tensor(ids, padding=0),
-            r"`target_out` .*: a RaggedTensor; its `to_tensor\(0\)` makes one",
+            "`target_out`, a dense tensor .*: RaggedTensor",
         ),
-        ("target_out", lambda ids: None, "`y` must be .*: None"),
-        ("target_out", lambda ids: ids[:, :-1], r"one shape .*\(3, 5\)"),
+        ("target_out", lambda ids: None, "`y` must be .*: NoneType"),
+        ("target_out", lambda ids: ids[:, :-1], r": int32\(3, 5\)"),
         (
             "source",
             lambda ids: tf.RaggedTensor.from_tensor(ids, padding=0),
@@ -343,7 +329,7 @@ def test_two_inputs_that_are_no_pair_are_refused(small_model):
         ),
     ],
 )
-@pytest.mark.parametrize("way", ["fit", "train_on_batch", "tf.data"])
+@pytest.mark.parametrize("way", ["fit", "tf.data"])
 def test_what_is_no_batch_is_refused_at_once(way, changed, value, received):
     if way == "tf.data" and value(TARGET) is None:
         return
@@ -352,19 +338,17 @@ def test_what_is_no_batch_is_refused_at_once(way, changed, value, received):
     given = dict(source=SOURCE, target_in=TARGET_IN, target_out=TARGET)
     given[changed] = value(given[changed])
     data = (given["source"], given["target_in"]), given["target_out"]
-    call = model.train_on_batch if way == "train_on_batch" else model.fit
     if way == "tf.data":
         data = (tf.data.Dataset.from_tensors(data),)
     with pytest.raises(ValueError, match=received):
-        call(*data)
+        model.fit(*data)
 
 
 def test_class_weight_is_refused():
     model = make_model(num_layers=1)
     model.compile("sgd", SmoothedCrossEntropy(0.1))
-    for call in (model.fit, model.train_on_batch):
-        with pytest.raises(ValueError, match="`class_weight` must be None"):
-            call(INPUTS, TARGET, class_weight={8: 3.0})
+    with pytest.raises(ValueError, match="`class_weight` must be None"):
+        model.fit(INPUTS, TARGET, class_weight={8: 3.0})
 
 
 def test_another_loss_takes_what_it_needs():
@@ -412,7 +396,7 @@ def test_fit_moves_every_weight():
 
 @pytest.mark.stands_for("models that Keras saves")
 def test_the_step_after_loading_is_the_step_without(tmp_path):
-    model = make_model(num_layers=1, dropout=0.1)
+    model = make_model(num_layers=1)
     loss = SmoothedCrossEntropy(0.1)
     adam = Adam(TransformerSchedule(10, 700))
     model.compile(adam, loss, jit_compile=False, accumulate=2)
@@ -464,17 +448,12 @@ class Measured(Transformer):
         return logs | {"largest": keras.ops.max(y_pred)}
 
 
-@pytest.mark.parametrize("metrics", [None, [], [TokenAccuracy()]])
-def test_metrics_that_a_subclass_computes_are_shown(metrics):
+def test_metrics_that_a_subclass_computes_are_shown():
     model = Measured(**SIZES, dropout=0.0)
     still = keras.optimizers.SGD(0.0)
-    model.compile(still, SmoothedCrossEntropy(0.1), metrics=metrics)
+    model.compile(still, SmoothedCrossEntropy(0.1))
     logits = np.array(model(INPUTS))
     data = INPUTS, TARGET
     logs = model.fit(*data, validation_data=data, verbose=0).history
-    right = (logits.argmax(-1) == TARGET)[TARGET > 0]
-    for prefix in "", "val_":
-        assert logs[prefix + "largest"] == pytest.approx([logits.max()], 1e-5)
-        accuracy = logs[prefix + "token_accuracy"]
-        assert accuracy == pytest.approx([right.mean()], 1e-5)
-    assert ("perplexity" in logs) == (not metrics)
+    for name in "largest", "val_largest":
+        assert logs[name] == pytest.approx([logits.max()], 1e-5)

@@ -117,16 +117,6 @@ def test_a_fitted_model_predicts_exports_and_trains_on(fitted, strategy):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", SEVERAL)
-def test_what_several_replicas_cannot_do_is_refused(fitted, strategy):
-    refused = fitted[strategy]["refused"]
-    assert "`steps_per_execution` must be 1" in refused["steps"].item()
-    # Made outside the scope of the strategy.
-    assert "`optimizer` must be" in refused["elsewhere"].item()
-    assert {x.item() for x in fitted["none"]["refused"].values()} == {""}
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("way", ["exactly", *OF_STEPS])
 @pytest.mark.parametrize("strategy", SEVERAL)
 def test_exact_steps_of_unequal_tokens_are_those_of_none(fitted, strategy, way):

@@ -278,14 +278,14 @@ class IdModel:
         """Compute what targets look at in sources, float32 `(B, T, S)`.
 
         It is the mean over layers, heads and models, 0 where either side is
-        padding. Added up layer by layer, it never holds more than one layer's.
+        padding.
         """
         self.check_attention()
-        target_in, results = self._target_in(target), []
+        pair, results = (source, self._target_in(target)), []
         with self.weights_in_use():
             for model in self.models:
                 total = tf.constant(0.0)
-                for weights in model.cross_attention(source, target_in):
+                for weights in model.attention_weights(*pair)["cross"]:
                     weights = tf.cast(weights, tf.float32)
                     total += tf.reduce_mean(weights, axis=1)
                 results.append(total / len(model.decoder.layers))

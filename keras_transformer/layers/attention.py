@@ -13,19 +13,18 @@ from keras import ops
 
 from keras_transformer.config import checked
 from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
+from keras_transformer.layers.feed_forward import Layer
 from keras_transformer.layers.products import (
     leading_axes,
     products_in_use,
     scaled_dot_product_attention,
     swap_heads,
-    traced_spec,
 )
 from keras_transformer.masks import (
     all_of,
     causal_mask,
     mask_of_heads,
     mask_of_keys,
-    mask_of_queries,
 )
 from keras_transformer.replicas import Dropout
 
@@ -36,11 +35,11 @@ def sequence_of(width: int | None = None) -> keras.layers.InputSpec:
     In a batch without an axis of time, samples would attend to each other.
     """
     axes = None if width is None else {-1: width}
-    return keras.layers.InputSpec(min_ndim=3, axes=axes)
+    return keras.layers.InputSpec(ndim=3, axes=axes)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(Layer):
     """Attention in several learned subspaces at once (section 3.2.2).
 
     It projects queries and keys to `key_dim` and values to `value_dim` in each
@@ -50,11 +49,10 @@ class MultiHeadAttention(keras.layers.Layer):
     Queries, keys and values have separate matrices: one wide matrix is no
     faster, and its gradient is slower.
 
-    The masks that you pass, and the masks that Keras attaches to the inputs
+    The mask that you pass, and the masks that Keras attaches to keys and values
     (for example after an `Embedding(mask_zero=True)`), are combined as
-    booleans, as in `keras.layers.MultiHeadAttention`. A query that may attend
-    to nothing, such as a masked query, gets the plain mean of the values. The
-    output carries the mask that Keras attached to the query.
+    booleans. A query that may attend to nothing gets the plain mean of the
+    values. The output carries the mask that Keras attached to the query.
 
     Args:
         num_heads: Heads, the paper's h. At least 1.
@@ -71,14 +69,11 @@ class MultiHeadAttention(keras.layers.Layer):
 
     Call arguments:
         query: Float tensor `(B, T, D)`.
-        key: Float tensor `(B, S, D)`; by default `value`.
+        key: Float tensor `(B, S, D)`; for self-attention the query itself.
         value: Float tensor `(B, S, D)`; by default `key`. Like all that
             follows, only by keyword: Keras takes it before `key`.
         attention_mask: Boolean tensor `(B, T, S)`, or broadcastable to
             `(B, H, T, S)`; `True` = may attend.
-        query_mask: Boolean tensor `(B, T)`; by default Keras's own.
-        key_mask: Boolean tensor `(B, S)`; by default Keras's own.
-        value_mask: Boolean tensor `(B, S)`; by default Keras's own.
         use_causal_mask: Whether position i sees no key beyond position i.
         return_attention_scores: Whether to return the weights too.
         training: Whether dropout is on.
@@ -91,6 +86,11 @@ class MultiHeadAttention(keras.layers.Layer):
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.
     """
+
+    arguments = (
+        *("num_heads", "key_dim", "value_dim"),
+        *("restriction", "use_bias", "dropout"),
+    )
 
     def __init__(
         self,
@@ -113,7 +113,6 @@ class MultiHeadAttention(keras.layers.Layer):
         self.weights_dropout = Dropout(
             self.dropout, dtype=self.dtype_policy, name="weights_dropout"
         )
-        self.supports_masking = True
         self.input_spec = sequence_of()
 
     def build(
@@ -124,7 +123,7 @@ class MultiHeadAttention(keras.layers.Layer):
     ) -> None:
         d_model = query_shape[-1]
         self.input_spec = sequence_of(d_model)
-        key_shape = key_shape or value_shape or query_shape
+        key_shape = key_shape or query_shape
         value_shape = value_shape or key_shape
         keys = self.num_heads * self.key_dim
         values = self.num_heads * self.value_dim
@@ -144,35 +143,23 @@ class MultiHeadAttention(keras.layers.Layer):
     def call(
         self,
         query: Tensor,
-        key: Tensor | None = None,
+        key: Tensor,
         *,
         value: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        query_mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
-        value_mask: Tensor | None = None,
         use_causal_mask: bool = False,
         return_attention_scores: bool = False,
         training: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        if key is None and value is None:
-            raise ValueError(
-                "MultiHeadAttention needs `key` or `value` to attend to; for "
-                "self-attention pass the query itself. Received: neither"
-            )
-        key = value if key is None else key
         value = key if value is None else value
-        masks = (
-            mask_of_heads(attention_mask),
-            mask_of_queries(_or_implicit(query_mask, query)),
-            mask_of_keys(_or_implicit(key_mask, key)),
-            mask_of_keys(_or_implicit(value_mask, value)),
-        )
         output, weights = self.attend_sequence(
             query,
             key,
             value,
-            masks,
+            (
+                mask_of_heads(attention_mask),
+                *(mask_of_keys(implicit_mask(x)) for x in (key, value)),
+            ),
             use_causal_mask,
             training,
             return_attention_scores,
@@ -296,39 +283,8 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def _heads(self, inputs, kernel, width, swap=swap_heads, bias=None):
         """Project and split: `(B, T, D)` to `(B, H, T, width)`."""
-        if len(inputs.shape) < 3:  # Beside the query, which has a spec.
-            raise ValueError(
-                "Keys and values must have the axes (B, S, D). Received: a "
-                f"tensor of shape {tuple(inputs.shape)}"
-            )
         # One large product for all positions.
         rows = ops.reshape(inputs, (-1, kernel.shape[0]))
         projected = products_in_use().product(rows, kernel, bias)
         shape = (*leading_axes(inputs), self.num_heads, width)
         return swap(ops.reshape(projected, shape))
-
-    def compute_output_shape(
-        self,
-        query_shape: Shape,
-        key_shape: Shape | None = None,
-        value_shape: Shape | None = None,
-    ) -> Shape:
-        return query_shape
-
-    compute_output_spec = traced_spec
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "value_dim": self.value_dim,
-            "restriction": self.restriction,
-            "use_bias": self.use_bias,
-            "dropout": self.dropout,
-        }
-
-
-def _or_implicit(mask, tensor):
-    """Return the mask, or the one that Keras attached to the tensor."""
-    return implicit_mask(tensor) if mask is None else mask

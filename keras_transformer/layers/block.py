@@ -19,11 +19,10 @@ from keras import ops
 from keras_transformer.config import checked, head_width
 from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
 from keras_transformer.layers.attention import MultiHeadAttention, sequence_of
-from keras_transformer.layers.feed_forward import FeedForward
+from keras_transformer.layers.feed_forward import FeedForward, Layer
 from keras_transformer.layers.products import (
     at_least_float32,
     swap_heads_as_integers,
-    traced_spec,
 )
 from keras_transformer.masks import all_of, mask_of_heads, mask_of_keys
 from keras_transformer.replicas import Dropout
@@ -106,7 +105,7 @@ def _gradient(normed, scale, gamma, *args, upstream=None):
     )
 
 
-class Block(keras.layers.Layer):
+class Block(Layer):
     """A layer of encoder or decoder, or a stack of them, with its settings."""
 
     def __init__(
@@ -129,7 +128,6 @@ class Block(keras.layers.Layer):
         self.settings = {
             name: checked(name, given[name]) for name in LAYER_SETTINGS
         }
-        self.supports_masking = True
         self.input_spec = sequence_of()
 
     def residual(self, x, sublayer, dropout, norm, training=False):
@@ -180,13 +178,6 @@ class Block(keras.layers.Layer):
         norm = LayerNormalization(epsilon, dtype=self.dtype_policy, name=name)
         norm.build(inputs_shape)
         return norm
-
-    def compute_output_shape(
-        self, inputs_shape: Shape, memory_shape: Shape | None = None
-    ) -> Shape:
-        return inputs_shape
-
-    compute_output_spec = traced_spec
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self.settings}
@@ -347,18 +338,10 @@ class DecoderLayer(Block):
         use_causal_mask: bool = False,
         return_attention_scores: bool = False,
     ) -> Any:
-        if memory is None:
-            raise ValueError(
-                "`memory` must be the encoder's output (B, S, D); without a "
-                "source, use an encoder's layer with a causal "
-                "`attention_mask`. Received: None"
-            )
         # Keras has passed the inputs' mask by its name.
         self_masks = (mask_of_heads(self_mask), mask_of_keys(inputs_mask))
-        of_memory = implicit_mask(memory)
-        if of_memory is memory_mask:  # Keras has passed this one too.
-            of_memory = None
-        seen = all_of(mask_of_keys(memory_mask), mask_of_keys(of_memory))
+        of_memory = mask_of_keys(implicit_mask(memory))
+        seen = all_of(mask_of_keys(memory_mask), of_memory)
 
         how = self_masks, use_causal_mask, training, return_attention_scores
         cross = self.cross_attention

@@ -11,11 +11,12 @@ from keras import ops
 
 from keras_transformer.config import PAD_ID, checked
 from keras_transformer.keras_internals import Shape, Tensor, ids_to_come
-from keras_transformer.layers.products import products_in_use, traced_spec
+from keras_transformer.layers.feed_forward import Layer
+from keras_transformer.layers.products import products_in_use
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class TiedEmbedding(keras.layers.Layer):
+class TiedEmbedding(Layer):
     """Source embedding, target embedding and the layer before the softmax.
 
     Called on ids, it looks up their rows and multiplies them by √D. Called with
@@ -43,6 +44,8 @@ class TiedEmbedding(keras.layers.Layer):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.4.
     """
 
+    arguments = ("vocab_size", "d_model", "mask_zero", "use_bias")
+
     def __init__(
         self,
         vocab_size: int,
@@ -56,7 +59,6 @@ class TiedEmbedding(keras.layers.Layer):
         self.d_model = checked("d_model", d_model)
         self.mask_zero = mask_zero
         self.use_bias = use_bias
-        self.supports_masking = True
 
     def build(self, input_shape: Shape | None = None) -> None:
         # Gives unit variance to the scaled embeddings and to the logits.
@@ -139,27 +141,6 @@ class TiedEmbedding(keras.layers.Layer):
 
         return score
 
-    def factors(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return two factors whose product is the logits, including the bias.
-
-        Args:
-            inputs: Float tensor `(..., D)`.
-
-        Returns:
-            The inputs and the matrix `(V, D)`. With a bias both have one more
-            column: ones in the inputs, the bias in the matrix.
-        """
-        if not self.use_bias:
-            return inputs, self.table
-        ones = ops.ones_like(inputs[..., :1])
-        bias = ops.reshape(self.bias, (-1, 1))
-        return (
-            ops.concatenate([inputs, ones], axis=-1),
-            ops.concatenate(
-                [ops.reshape(self.table, (-1, self.d_model)), bias], axis=-1
-            ),
-        )
-
     def compute_mask(
         self, inputs: Tensor, previous_mask: Tensor | None = None
     ) -> Tensor | None:
@@ -173,14 +154,3 @@ class TiedEmbedding(keras.layers.Layer):
         if reverse:
             return (*input_shape[:-1], self.vocab_size)
         return (*input_shape, self.d_model)
-
-    compute_output_spec = traced_spec
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "vocab_size": self.vocab_size,
-            "d_model": self.d_model,
-            "mask_zero": self.mask_zero,
-            "use_bias": self.use_bias,
-        }

@@ -1,4 +1,4 @@
-"""Position-wise feed-forward network (section 3.3).
+"""Position-wise feed-forward network (section 3.3), and what all layers share.
 
 Axes: B batch, T length, D model width.
 """
@@ -14,8 +14,32 @@ from keras_transformer.keras_internals import Shape, Tensor
 from keras_transformer.layers.products import leading_axes, products_in_use
 
 
+class Layer(keras.layers.Layer):
+    """A layer that passes Keras's mask on and keeps the shape of its input."""
+
+    # What the constructor takes beside Keras's own, each kept by its name.
+    arguments: tuple[str, ...] = ()
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def compute_output_shape(self, *shapes: Any, **named: Any) -> Shape:
+        return (*shapes, *named.values())[0]
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        """Trace `call`, which alone knows all shapes and dtypes."""
+        if not self.built:
+            return self(*args, **kwargs)
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+    def get_config(self) -> dict[str, Any]:
+        own = {name: getattr(self, name) for name in self.arguments}
+        return {**super().get_config(), **own}
+
+
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class FeedForward(keras.layers.Layer):
+class FeedForward(Layer):
     """Two dense layers, the same at every position (equation 2).
 
     A layer with an activation, the paper's ReLU, widens each position to
@@ -40,6 +64,8 @@ class FeedForward(keras.layers.Layer):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.3.
     """
 
+    arguments = ("ffn_dim", "activation")
+
     def __init__(
         self,
         ffn_dim: int,
@@ -51,7 +77,11 @@ class FeedForward(keras.layers.Layer):
         self.activation = checked("activation", activation)
         if not isinstance(activation, str):
             self.activation = keras.activations.get(activation)
-        self.supports_masking = True
+        if isinstance(activation, keras.Layer):
+            raise ValueError(
+                "`activation` must be a name or a function; a layer's weights "
+                f"would be shared by all layers. Received: {activation}"
+            )
 
     def build(self, input_shape: Shape) -> None:
         d_model = input_shape[-1]
@@ -82,13 +112,3 @@ class FeedForward(keras.layers.Layer):
             rows, self.narrow.kernel, self.narrow.bias
         )
         return ops.reshape(rows, (*leading_axes(inputs), inputs.shape[-1]))
-
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return input_shape
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "ffn_dim": self.ffn_dim,
-            "activation": self.activation,
-        }

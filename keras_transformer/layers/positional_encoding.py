@@ -13,6 +13,7 @@ from keras import ops
 
 from keras_transformer.config import checked
 from keras_transformer.keras_internals import Shape, Tensor
+from keras_transformer.layers.feed_forward import Layer
 
 
 def positional_encoding(
@@ -71,7 +72,7 @@ SINUSOIDS = {
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class PositionalEncoding(keras.layers.Layer):
+class PositionalEncoding(Layer):
     """Adds to every token a vector that marks its position.
 
     Masking: Keras's mask passes through unchanged.
@@ -95,6 +96,8 @@ class PositionalEncoding(keras.layers.Layer):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.5.
     """
 
+    arguments = ("positions", "max_positions", "first_position")
+
     def __init__(
         self,
         positions: str = "sinusoidal",
@@ -103,7 +106,6 @@ class PositionalEncoding(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.supports_masking = True
         self.positions = checked("positions", positions)
         self.max_positions = checked("max_positions", max_positions)
         self.first_position = checked("first_position", first_position)
@@ -132,17 +134,6 @@ class PositionalEncoding(keras.layers.Layer):
             sinusoids = SINUSOIDS[self.positions]
             encoding = sinusoids(length, inputs.shape[-1], start)
         return inputs + ops.cast(encoding, self.compute_dtype)
-
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return input_shape
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "positions": self.positions,
-            "max_positions": self.max_positions,
-            "first_position": self.first_position,
-        }
 
 
 def _check_pairs(d_model):

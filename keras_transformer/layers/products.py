@@ -97,12 +97,6 @@ def leading_axes(inputs: Tensor) -> tuple | Tensor:
     return tuple(-1 if size is None else size for size in sizes)
 
 
-def traced_spec(layer: keras.Layer, *args: Any, **kwargs: Any) -> Any:
-    """Trace `call`, which alone knows all shapes and dtypes; build before."""
-    trace = keras.Operation.compute_output_spec.__get__(layer)
-    return (trace if layer.built else layer)(*args, **kwargs)
-
-
 class Products:
     """Products with weights by `keras.ops`; subclasses make some otherwise."""
 

@@ -62,8 +62,7 @@ class Stack(Block):
 
     def run(self, x, *memory, return_attention_scores=False, **how):
         """Call every layer; with scores, return a list of each kind too."""
-        if return_attention_scores:  # A layer of one's own may not know it.
-            how["return_attention_scores"] = True
+        how["return_attention_scores"] = return_attention_scores
         scores = []
         for layer in self.layers:
             x = layer(x, *memory, **how)
@@ -94,12 +93,8 @@ class Encoder(Stack):
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        inputs: Float tensor `(B, S, D)`, embedded and positioned.
-        attention_mask: As in `EncoderLayer`, like all the following.
-        training: Whether dropout is on.
-        mask: Boolean tensor `(B, S)`.
-        use_causal_mask: Whether position i sees no position beyond i.
-        return_attention_scores: Whether to return the weights too.
+        inputs: Float tensor `(B, S, D)`, embedded and positioned. It and all
+            others are as in `EncoderLayer`.
 
     Returns:
         The memory z, a float tensor `(B, S, D)`. With
@@ -143,14 +138,8 @@ class Decoder(Stack):
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        inputs: Float tensor `(B, T, D)`, embedded and positioned.
-        memory: Float tensor `(B, S, D)`.
-        self_mask: As in `DecoderLayer`, like all the following.
-        memory_mask: Boolean tensor `(B, S)`, `(B, T, S)` or `(B, H, T, S)`.
-        training: Whether dropout is on.
-        inputs_mask: Boolean tensor `(B, T)`.
-        use_causal_mask: Whether position i sees no position beyond i.
-        return_attention_scores: Whether to return all weights too.
+        inputs: Float tensor `(B, T, D)`, embedded and positioned. It and all
+            others are as in `DecoderLayer`.
 
     Returns:
         Float tensor `(B, T, D)`. With `return_attention_scores` that tensor,

@@ -68,14 +68,14 @@ def test_a_layer_comes_back_from_its_config(kind):
 
 @pytest.mark.parametrize("kind", [MultiHeadAttention, *STACKS])
 @pytest.mark.parametrize("is_built", [False, True])
-def test_a_batch_without_time_is_refused_by_what_attends(kind, is_built):
+def test_a_batch_of_other_axes_is_refused_by_what_attends(kind, is_built):
     inputs = 1 if kind in ENCODERS else 2
     layer = kind(num_heads=2, key_dim=3)
     x = np.ones((5, 7, 10), "float32")
     if is_built:
         layer(*[x] * inputs)
-    for batch in (x[0], keras.Input((10,))):
-        with pytest.raises(ValueError, match="expected min_ndim=3, found ndim"):
+    for batch in (x[0], x[None], keras.Input((10,))):
+        with pytest.raises(ValueError, match="expected ndim=3, found ndim"):
             layer(*[batch] * inputs)
 
 
@@ -104,12 +104,6 @@ def test_an_unbuilt_layer_tells_what_it_returns(kind, policy):
     assert (tuple(spec.shape), spec.dtype) == (found.shape, found.dtype.name)
 
 
-@pytest.mark.parametrize("kind", [DecoderLayer, Decoder])
-def test_a_decoder_without_memory_is_refused(kind):
-    with pytest.raises(ValueError, match="`memory` must be the encoder's"):
-        kind(num_heads=2)(np.ones((5, 7, 10), "float32"), None)
-
-
 @keras.saving.register_keras_serializable(package="test")
 def halved(x):
     return x / 2
@@ -135,6 +129,11 @@ def test_any_activation_works_and_comes_back(tmp_path, activation, expected):
     wide, narrow = layer.widen, layer.narrow
     found = expected(x @ wide.kernel.numpy()) @ narrow.kernel.numpy()
     np.testing.assert_allclose(again(x), found, 1e-5, 1e-5)
+
+
+def test_an_activation_with_weights_is_refused():
+    with pytest.raises(ValueError, match="a name or a function.* PReLU"):
+        FeedForward(11, keras.layers.PReLU())
 
 
 @pytest.mark.parametrize("restriction", [None, 2])

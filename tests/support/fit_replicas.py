@@ -237,29 +237,10 @@ def record_scaled(strategy, folder=None, accumulate=1):
     return {name: np.stack([x[name] for x in steps]) for name in steps[0]}
 
 
-def refuse(strategy, folder):
-    """The refusals of `compile`."""
-    outside = keras.optimizers.SGD()
-    with strategy.scope():
-        model = make_model()
-    said = {}
-    for name, optimizer, options in (
-        ("steps", "sgd", {"steps_per_execution": 3}),
-        ("elsewhere", outside, {}),
-    ):
-        try:
-            compiled(model, optimizer, **options)
-            said[name] = ""
-        except ValueError as error:
-            said[name] = str(error)
-    return said
-
-
 WAYS = {
     "with callbacks": fit_with_callbacks,
     "clipped": fit_clipped,
     "on batches of texts": fit_on_batches_of_texts,
-    "refused": refuse,
     "exactly": fit_exactly(),
     "accumulated": fit_exactly(accumulate=2),
     "by XLA": fit_exactly(jit_compile=True),
