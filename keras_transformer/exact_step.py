@@ -23,6 +23,7 @@ from keras_transformer.config import PAD_ID, SettingError
 from keras_transformer.keras_internals import Tensor
 from keras_transformer.layers import TiedEmbedding
 from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.optimizers import Adam as Adam  # Found in files so.
 from keras_transformer.settings import whole_number
 
 
@@ -190,10 +191,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
         return config
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
-        # Keras does not compile a loaded model that overrides `compile`, and
-        # finds only what has been registered.
-        from keras_transformer import optimizers as optimizers
-
+        # Keras does not compile a loaded model that overrides `compile`.
         config = keras.saving.deserialize_keras_object(config)
         config.pop("seeds", None)  # Of files of earlier versions.
         self.compile(**config)
@@ -403,9 +401,8 @@ def check_first_batch(model: ExactModel, x: Any, y: Any) -> None:
                 f"of `target_in`, {target_in.shape}. Received: {_kind_of(y)}"
             )
         ids.append(ops.convert_to_numpy(y))
-    if (
-        largest := max(each.max(initial=0) for each in ids)
-    ) >= model.vocab_size:
+    largest = max(each.max(initial=0) for each in ids)
+    if largest >= model.vocab_size:
         raise ValueError(
             f"Ids must be below {model.vocab_size}, the size of the "
             f"vocabulary; padding is {PAD_ID}. Received: {largest}"

@@ -64,9 +64,9 @@ def _cross_entropies(target, smoothing, logits):
     return ops.stack([smoothed, plain]), gradient
 
 
-def _gradient(target, smoothing, probabilities, *args, upstream=None):
+def _gradient(target, smoothing, probabilities, *args, **named):
     """Return the gradient of the logits, `(N, V)`."""
-    upstream = _upstream(args, upstream)
+    upstream = _upstream(*args, **named)
     gradient = probabilities * upstream
     if smoothing:
         vocab_size = probabilities.shape[-1]
@@ -120,23 +120,16 @@ def _tied(target, smoothing, dtype, features, table, at_target):
     smoothed = plain + smoothing * ops.sum(
         features * (at_target - mean), axis=-1
     )
-    return ops.stack(
-        [smoothed, plain]
-    ), lambda *args, upstream=None: _tied_gradient(
-        _upstream(args, upstream),
-        smoothing,
-        features,
-        kernel,
-        at_target,
-        probabilities,
-        mean,
-    )
+    kept = smoothing, features, kernel, at_target, probabilities, mean
+    gradient = functools.partial(_tied_gradient, *kept)
+    return ops.stack([smoothed, plain]), gradient
 
 
 def _tied_gradient(
-    upstream, smoothing, features, kernel, at_target, probabilities, mean
+    smoothing, features, kernel, at_target, probabilities, mean, *args, **named
 ):
     """Return the gradients of features, table and its target rows."""
+    upstream = _upstream(*args, **named)
     weighted = upstream * features
     p = ops.cast(probabilities, kernel.dtype)
     expected = ops.cast(ops.matmul(p, kernel), "float32")
@@ -149,7 +142,7 @@ def _tied_gradient(
     )
 
 
-def _upstream(args, upstream):
+def _upstream(*args, upstream=None):
     """Return the gradient of the smoothed losses `(N, 1)`.
 
     PyTorch gives that of both losses by its name, other backends give it alone.

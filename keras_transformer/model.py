@@ -21,6 +21,7 @@ from keras_transformer.config import EOS_ID, PAD_ID, ModelConfig
 from keras_transformer.exact_step import ExactModel, pair_of_ids
 from keras_transformer.keras_internals import Shape, Tensor
 from keras_transformer.layers.block import LAYER_SETTINGS
+from keras_transformer.presets import preset_of
 from keras_transformer.replicas import Dropout
 
 # For each decoder layer a pair of keys and values.
@@ -172,8 +173,6 @@ class Transformer(ExactModel):
         Returns:
             A built model with fresh weights.
         """
-        from keras_transformer.presets import preset_of
-
         return cls(**{**preset_of(preset).model.as_given(), **overrides})
 
     def build(self, input_shape: Any = None) -> None:
@@ -434,11 +433,7 @@ class Transformer(ExactModel):
         )
 
     def export(
-        self,
-        filepath: str | os.PathLike,
-        *args: Any,
-        input_signature: Any = None,
-        **kwargs: Any,
+        self, filepath: str | os.PathLike, *args: Any, **kwargs: Any
     ) -> None:
         """Export as `keras.Model` does, for any batch and lengths.
 
@@ -447,16 +442,14 @@ class Transformer(ExactModel):
         `keras_transformer.exporting`.
 
         All arguments are those of `keras.Model.export`; by default
-        `input_signature` is what the method of this name declares.
+        `input_signature` is a list of what the method of this name declares.
         """
         if keras.backend.backend() == "torch":  # Where the files are broken.
             raise NotImplementedError(
                 "A Transformer has no `export` on PyTorch; save it as `.keras` "
                 "and export it on TensorFlow."
             )
-        signature = input_signature or [self.input_signature()]
-        signature = [signature] if len(signature) > 1 else signature
-        kwargs["input_signature"] = signature
+        kwargs.setdefault("input_signature", [self.input_signature()])
         super().export(filepath, *args, **kwargs)
 
     def get_config(self) -> dict[str, Any]:

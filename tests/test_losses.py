@@ -283,19 +283,6 @@ def test_sample_weights_weigh_tokens_but_never_padding():
     )
 
 
-@pytest.mark.parametrize(
-    "metric_class, neutral", [(TokenAccuracy, 0.0), (Perplexity, 1.0)]
-)
-def test_a_batch_of_padding_and_a_reset_leave_nothing(metric_class, neutral):
-    metric = metric_class()
-    metric.update_state(np.zeros((2, 3), "int32"), random_logits(4))
-    assert float(metric.result()) == neutral
-    metric.update_state(SHORT, logits_that_prefer(SHORT))
-    assert float(metric.result()) != neutral
-    metric.reset_state()
-    assert float(metric.result()) == neutral
-
-
 @pytest.mark.parametrize("ignored, share", [(0, 3 / 4), (4, 1), (None, 5 / 6)])
 def test_accuracy_counts_all_classes_but_the_ignored_one(ignored, share):
     metric = TokenAccuracy(ignore_class=ignored)

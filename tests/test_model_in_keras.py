@@ -154,17 +154,6 @@ def test_a_model_around_ours_comes_back_whole(tmp_path, part, inputs):
     np.testing.assert_array_equal(loaded.predict(inputs, verbose=0), expected)
 
 
-def test_an_export_takes_the_pair_that_the_model_declares(tmp_path):
-    model = make_model(num_layers=1)
-    pair = model.input_signature()
-    for name, signature in ("pair", pair), ("list", [pair]):
-        path = tmp_path / name
-        model.export(path, verbose=False, input_signature=signature)
-        loaded = tf.saved_model.load(path)
-        logits = loaded.serve(INPUTS)
-        np.testing.assert_allclose(logits, model(INPUTS), 1e-5, 1e-5)
-
-
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 def test_single_batches_train_test_and_predict(make):
     model = make()

@@ -13,7 +13,7 @@ positions of a block, C positions of the two or three blocks it looks at.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from keras import ops
 
@@ -56,7 +56,7 @@ def restricted_attention(
         near = ops.abs(behind) < restriction
         seen = all_of(near, behind >= 0 if causal else None, *given)
         return scaled_dot_product_attention(query, key, value, seen, dropout)
-    blocks = _Blocks.of(ops.shape(query)[-2], restriction, causal)
+    blocks = _Blocks(ops.shape(query)[-2], restriction, causal)
     of_keys = [_by_blocks(mask, blocks) for mask in given]
     seen = all_of(blocks.near(restriction), *of_keys)  # (., ., N, P, C)
     context, _ = scaled_dot_product_attention(
@@ -73,26 +73,21 @@ def restricted_attention(
     return context[:, :, : blocks.length], None
 
 
-class _Blocks(NamedTuple):
+class _Blocks:
     """T positions cut into N blocks of P, the last block padded."""
 
-    length: int | Tensor  # T
-    size: int | Tensor  # P
-    number: int | Tensor  # N
-    ahead: int  # Blocks ahead that a block looks at: 1, or 0 where causal.
-
-    @classmethod
-    def of(
-        cls, length: int | Tensor, restriction: int, causal: bool
-    ) -> "_Blocks":
+    def __init__(
+        self, length: int | Tensor, restriction: int, causal: bool
+    ) -> None:
         # A sequence shorter than the restriction is one block without padding.
         # An empty sequence, as in an empty batch, has no block.
         if isinstance(length, int):
             size: Any = max(min(length, restriction), 1)
         else:
             size = ops.maximum(ops.minimum(length, restriction), 1)
-        count = (length + size - 1) // size
-        return cls(length, size, count, int(not causal))
+        self.length, self.size = length, size
+        self.number = (length + size - 1) // size
+        self.ahead = int(not causal)  # Blocks ahead that a block looks at.
 
     def cut(self, x: Tensor) -> Tensor:
         """Cut the queries' axis: `(B, H, T, K)` to `(B, H, N, P, K)`."""
