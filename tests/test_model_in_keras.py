@@ -302,7 +302,7 @@ def test_inputs_but_a_pair_of_ids_are_refused(small_model, inputs, received):
     "changed, value, received",
     [
         ("source", lambda ids: ids + 1, "below 23, .*: 23"),
-        ("target_out", lambda ids: ids + 1, "below 23, .*: 23"),
+        ("target_out", lambda ids: ids + 3, "below 23, .*: 23"),
         ("target_out", lambda ids: np.eye(23)[ids], r": float64\(3, 6, 23\)"),
         (
             "target_out",
