@@ -54,11 +54,6 @@ class TrainingDisplay:
             self.seconds = min(2 * self.seconds, SECONDS)
             self.warn_of_minutes(now, self.first)
 
-    def at_end(self, now: Progress) -> None:
-        """Show the last updates."""
-        if now.step > self.last.step:
-            self.report(now)
-
     def seconds_left(self, now: Progress) -> float:
         """Estimate the time to the last update, or until the minutes end."""
         seconds = now.seconds - self.begin.seconds

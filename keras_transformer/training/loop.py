@@ -285,7 +285,8 @@ class Writer:
         """Save and validate the last step, unless that is done."""
         if now.step > self.saved.step:
             self.save(now, is_temporary=True)
-        self.display.at_end(now)
+        if now.step > self.display.last.step:
+            self.display.report(now)
         is_done = now.step % self.recipe.validation_steps == 0
         return now if is_done else self.validate(now)
 

@@ -8,7 +8,6 @@ import pathlib
 import random
 import time
 
-from keras_transformer import __version__
 from keras_transformer.config import UserError
 from keras_transformer.data import inspection
 from keras_transformer.data.corpora import Corpus
@@ -55,13 +54,6 @@ def prepare(session: Session) -> Training:
     with heartbeat("Planning the batches"):
         plan = plan_batches(train, recipe)
     run = fitted(session, run, len(plan))
-    if run.version != __version__:
-        logger.info(
-            "%s began with version %s, this is %s.",
-            run_dir,
-            run.version,
-            __version__,
-        )
     logger.info(
         "%s: %d training pairs in %d batches, %d pairs dropped as longer than "
         "%d tokens, %d as empty. %s: %d pairs to validate on.",

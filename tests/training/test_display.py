@@ -54,7 +54,7 @@ def test_a_line_weighs_every_step_by_its_tokens(tmp_path):
         start=2,
     ):
         show(display, Progress(step, 2.0), figures)
-    display.at_end(Progress(step, 2.0))
+    display.report(Progress(step, 2.0))
     (row,) = read_history(tmp_path)
     assert row["loss"] == pytest.approx((5 + 3 * 1) / 4)
     # The exponential of the mean of ln 2 and three times ln 8.
