@@ -31,6 +31,7 @@ class SpecialIds(NamedTuple):
     """The ids of a tokenizer that a search has to know; by default ours."""
 
     pad: int = PAD_ID
+    unk: int | None = UNK_ID
     bos: int = BOS_ID
     eos: int = EOS_ID
     # How a blank source reads: the last one ends every source.
@@ -301,13 +302,32 @@ class TrainingConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:
-    """Draw each next token at random instead of searching for the best."""
+    """Draw each next token at random instead of searching for the best.
 
+    The logits are divided by the temperature; then only the `top_k` likeliest
+    tokens stay; then, of their renormalised probabilities, the smallest set of
+    likeliest tokens that together reach `top_p` (nucleus sampling).
+
+    Reference:
+        [Holtzman et al., 2020](https://arxiv.org/abs/1904.09751), section 3.1.
+    """
+
+    temperature: float = setting(
+        1.0,
+        "divides the logits; below 1, likely tokens become likelier",
+        within="(0, inf)",
+    )
     top_k: int = setting(
         0,
         "likeliest tokens that may be drawn; 0 for all",
         metavar="K",
         within="[0, inf)",
+    )
+    top_p: float = setting(
+        1.0,
+        "draw among the fewest tokens that together reach probability P",
+        metavar="P",
+        within="(0, 1]",
     )
     seed: int | None = setting(
         None,
@@ -374,6 +394,7 @@ class Search:
         within="[0, 1000000)",
         may_change=True,
     )
+    no_unknown: bool = setting(False, "never write the unknown piece")
     no_repeat_ngram: int = setting(
         0,
         "never write the same N tokens in a row twice in a translation; 0 "

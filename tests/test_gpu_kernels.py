@@ -39,10 +39,10 @@ IDS = tf.TensorSpec([None, None], tf.int32)
 TEXT = tf.TensorSpec([None], tf.string)
 SEARCHES = {
     "beam search": Search(
-        beam_size=3, n_best=2, no_repeat_ngram=2, min_length=2
+        beam_size=3, n_best=2, no_repeat_ngram=2, min_length=2, no_unknown=True
     ),
     "sampling": Search(
-        n_best=2, sampling=Sampling(top_k=5, seed=1), min_length=2
+        n_best=2, sampling=Sampling(top_k=5, top_p=0.9, seed=1), min_length=2
     ),
 }
 

@@ -37,6 +37,7 @@ class TokenizerAdapter(tf.Module):
         eos_id: The id that ends a target; or the second of those two.
         pad_id: The id that fills batches; 0 if the tokenizer does not say. A
             `Transformer`, its loss and its metrics need 0.
+        unk_id: The id of unknown pieces, which only `no_unknown` needs.
 
     Attributes:
         ids: These ids, and those of a blank source.
@@ -51,12 +52,13 @@ class TokenizerAdapter(tf.Module):
         bos_id: int | None = None,
         eos_id: int | None = None,
         pad_id: int | None = None,
+        unk_id: int | None = None,
     ) -> None:
         super().__init__(name="tokenizer")
         target = source if target is None else target
         self.source_tokenizer, self.target_tokenizer = source, target
         self._source, self._target = _ways(source), _ways(target)
-        given = dict(pad=pad_id, bos=bos_id, eos=eos_id)
+        given = dict(pad=pad_id, unk=unk_id, bos=bos_id, eos=eos_id)
         ids: dict[str, Any] = {}
         for role, value in given.items():
             if value is None:

@@ -194,8 +194,14 @@ class IdModel:
     def _rules(self, search: Search) -> Rules:
         """Collect the rules that a search and a draw share."""
         ids = self.ids
+        banned: Any = (ids.unk,) if search.no_unknown else ()
+        if None in banned:
+            raise UserError(
+                "`no_unknown` needs the id of the unknown piece; give it "
+                "to the tokenizer as `unk_id`."
+            )
         byte_of = byte_table(ids.bytes, self.vocab_size)
-        return Rules(search, (), ids.bos, ids.eos, ids.pad, byte_of)
+        return Rules(search, banned, ids.bos, ids.eos, ids.pad, byte_of)
 
     def _limits(self, source: tf.Tensor, search: Search) -> tf.Tensor:
         """Limit the length of each translation; 0 for a blank source."""

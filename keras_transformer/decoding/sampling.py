@@ -1,5 +1,8 @@
 """Random sampling of translations, over any step function.
 
+It offers what Holtzman et al. (2020) compare: temperature, the `top_k`
+likeliest tokens, and nucleus sampling (`top_p`).
+
 Ids are int64 inside, as in `beam_search`.
 
 Axes: B batch, N draws, V vocabulary, K candidates of a draw, P prefix,
@@ -47,8 +50,8 @@ def sample(
     """Draw sequences token by token from what `step` predicts.
 
     A draw ends with its end token, or without one at the sentence's limit. Its
-    score is that of the plain model, as in `beam_search`: nothing is cut. A
-    row's draws depend on its seed and its logits alone: not on
+    score is that of the plain model, as in `beam_search`: no temperature,
+    nothing cut. A row's draws depend on its seed and its logits alone: not on
     its place, its neighbours or their limits. Sampling works eagerly and in a
     `tf.function`, which needs no new trace for a new batch shape.
 
@@ -127,6 +130,34 @@ def sample(
     return _result(rules, limits, draws)
 
 
+def keep_likeliest(
+    logits: tf.Tensor, sampling: Sampling
+) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """Keep what temperature, `top_k` and `top_p` leave of logits `(B, N, V)`.
+
+    Returns weights, float64 `(B, N, K)`, proportional to probabilities, 0 for
+    what is cut; and their tokens, int64, likeliest first, or None where K is V
+    and the order is that of the vocabulary.
+    """
+    largest = tf.reduce_max(logits, axis=-1, keepdims=True)
+    # So that all weights are 0, not NaN, where nothing may be drawn.
+    largest = tf.where(largest == NONE, 0.0, largest)
+    scaled = (logits - largest) / sampling.temperature
+    tokens = None
+    if sampling.top_k or sampling.top_p < 1:
+        size = logits.shape[-1]
+        scaled, tokens = top_k(scaled, min(sampling.top_k or size, size))
+    # Sums over a whole vocabulary need the precision.
+    weights = tf.cast(tf.exp(scaled), tf.float64)
+    if sampling.top_p < 1:
+        # The smallest set that reaches the share `top_p`: a token is in it if
+        # the tokens before it fall short of the share.
+        before = tf.cumsum(weights, axis=-1, exclusive=True)
+        total = tf.reduce_sum(weights, axis=-1, keepdims=True)
+        weights = tf.where(before < sampling.top_p * total, weights, 0.0)
+    return weights, tokens
+
+
 def _uniforms(seeds: tf.Tensor, longest: tf.Tensor, n_best: int) -> tf.Tensor:
     """Draw a number in [0, 1) for each row, position and draw, `(B, L, N)`."""
     # Positions first: their numbers do not depend on how many follow.
@@ -147,13 +178,7 @@ def _draw(
     logits: tf.Tensor, uniforms: tf.Tensor, sampling: Sampling, eos_id: int
 ) -> tf.Tensor:
     """Find the token where the running sum passes the random number."""
-    largest = tf.reduce_max(logits, axis=-1, keepdims=True)
-    # So that all weights are 0, not NaN, where nothing may be drawn.
-    scaled, tokens = logits - tf.where(largest == NONE, 0.0, largest), None
-    if sampling.top_k:
-        scaled, tokens = top_k(scaled, min(sampling.top_k, logits.shape[-1]))
-    # Sums over a whole vocabulary need the precision.
-    weights = tf.cast(tf.exp(scaled), tf.float64)
+    weights, tokens = keep_likeliest(logits, sampling)
     sums = tf.cumsum(weights, axis=-1)
     total = sums[..., -1:]
     numbers = uniforms[..., None] * total
@@ -165,7 +190,8 @@ def _draw(
         drawn = place[..., 0]
     else:
         drawn = tf.gather(tokens, place, batch_dims=2)[..., 0]
-    return tf.where(largest[..., 0] > NONE, drawn, eos_id)
+    is_possible = tf.reduce_max(logits, axis=-1) > NONE
+    return tf.where(is_possible, drawn, eos_id)
 
 
 def _result(rules: Rules, limits: tf.Tensor, draws: _Draws) -> BeamResult:

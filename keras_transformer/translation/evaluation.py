@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import logging
+import os
 import pathlib
 import platform
 import re
@@ -65,7 +66,7 @@ class Evaluation:
             language has no spaces.
         seconds: Time of the translation only.
         target_tokens: Tokens of the translations, including end tokens.
-        folder: Where the texts and the figures lie.
+        folder: Where the texts and the figures lie; None if nowhere.
     """
 
     translations: tuple[str, ...] = dataclasses.field(repr=False)
@@ -128,28 +129,34 @@ def evaluate(
     lowercase: bool,
     tokenize: str,
 ) -> Evaluation:
-    """Translate a test set, score it, and write all to a folder."""
-    # Before the work, so that an unwritable place shows at once.
-    folder.mkdir(parents=True, exist_ok=True)
+    """Translate a test set, score it, and write all to a folder, if it can."""
+    # Before the work, so that a read-only place shows at once.
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    is_open = folder.is_dir() and os.access(folder, os.W_OK)
+    if not is_open:
+        logger.warning("Cannot write to %s: the scores are only shown.", folder)
     translations, speed = translate(
         translator, test_set.sources, search, batching
     )
-    _write_texts(folder, test_set, translations)
+    if is_open:
+        _write_texts(folder, test_set, translations)
     how = test_set.about["target_lang"], lowercase, tokenize
     result = dataclasses.replace(
         score(translations, [test_set.references], *how),
         **speed,
-        folder=folder,
+        folder=folder if is_open else None,
     )
-    report = {
-        **test_set.about,
-        "search": dataclasses.asdict(search),
-        **translator.weights.report(),
-        **result.report(),
-    }
-    text = f"{json.dumps(report, indent=2)}\n"
-    files.write_text(folder / SCORES_FILE, text)
-    logger.info("Wrote texts and scores to %s.", folder)
+    if is_open:
+        report = {
+            **test_set.about,
+            "search": dataclasses.asdict(search),
+            **translator.weights.report(),
+            **result.report(),
+        }
+        text = f"{json.dumps(report, indent=2)}\n"
+        files.write_text(folder / SCORES_FILE, text)
+        logger.info("Wrote texts and scores to %s.", folder)
     bleu, references = result.bleu.value, test_set.references
     if warning := caution(bleu, references, tokenize):
         logger.warning(warning)

@@ -278,8 +278,8 @@ def warn_of_none(without: list[bytes], count: int) -> None:
     """Log which of `count` texts a search has found no translation of."""
     logger.warning(
         "The search allows no translation of %d of %d texts, such as %r, "
-        "and theirs are empty; loosen `no_repeat_ngram`, `min_length` "
-        "or `shortlist`.",
+        "and theirs are empty; loosen `no_repeat_ngram`, `min_length`, "
+        "`no_unknown` or `shortlist`.",
         len(without),
         count,
         without[0].decode()[:60],

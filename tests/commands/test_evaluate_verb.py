@@ -1,6 +1,7 @@
 """`keras-transformer evaluate`: scores, reports, and what it refuses."""
 
 import json
+import os
 import shutil
 from unittest import mock
 
@@ -94,6 +95,20 @@ def test_another_corpus_leaves_the_runs_own_results(run_dir, corpus, tmp_path):
     assert (folder / "test" / "scores.json").read_bytes() == before
     assert Run(run_dir).card().scores == scores and scores
     assert not list(folder.glob("**/.*"))
+
+
+def test_a_read_only_run_is_scored(run_dir, monkeypatch, caplog, capsys):
+    def written():
+        files = [*(run_dir / "evaluation").rglob("*.*")]
+        return {path: path.stat().st_mtime_ns for path in files}
+
+    before = written()
+    # Root may write anywhere: only a file system can be read-only to it.
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+    assert run("evaluate", run_dir) == 0
+    assert "Cannot write to" in caplog.text
+    assert "BLEU" in capsys.readouterr().out
+    assert written() == before
 
 
 def test_an_interrupt_leaves_the_results_before_it_or_the_texts_to_score(

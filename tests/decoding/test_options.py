@@ -15,13 +15,15 @@ from keras_transformer import config
 from keras_transformer.commands import flags
 from keras_transformer.config import Sampling, Search
 from keras_transformer.exporting import saved_model as serving
+from keras_transformer.model import Transformer
 from keras_transformer.translation.text_batches import prefix_ids
+from keras_transformer.translation.translator import Translator
 
-PAD = config.PAD_ID
+PAD, UNK, BOS, EOS = config.PAD_ID, config.UNK_ID, config.BOS_ID, config.EOS_ID
 
 SOURCES = ["ein kleiner Hund bellt", "", "the dog", "laut", "die grüne Wiese"]
-SAMPLING = Sampling(top_k=23, seed=3)
-RULES = dict(no_repeat_ngram=2)
+SAMPLING = Sampling(temperature=0.9, top_k=23, top_p=0.8, seed=3)
+RULES = dict(no_unknown=True, no_repeat_ngram=2)
 
 
 def parse(*argv, n_best=1):
@@ -44,16 +46,18 @@ def test_every_option_has_a_flag():
         no_repeat_ngram=3,
         max_finished=19,
     )
-    drawing = dict(top_k=17, seed=19)
-    argv = ["--sample"]
+    drawing = dict(temperature=0.7, top_k=17, top_p=0.9, seed=19)
+    argv = ["--no-unknown", "--sample"]
     for name, value in {**values, **drawing}.items():
         argv += [f"--{name.replace('_', '-')}", value]
 
     found = parse(*argv)
 
-    assert found == Search(**values, sampling=Sampling(**drawing))
+    assert found == Search(
+        **values, no_unknown=True, sampling=Sampling(**drawing)
+    )
     fields = {field.name for field in dataclasses.fields(Search)}
-    assert fields == {*values, "sampling"}
+    assert fields == {*values, "no_unknown", "sampling"}
     # Python's defaults, but for the cut, which keeps a line from all memory.
     assert parse() == Search(max_source_length=256)
     assert parse("--beam-size", 3, n_best=4).n_best == 3
@@ -61,11 +65,37 @@ def test_every_option_has_a_flag():
 
 
 def test_a_flag_of_sampling_needs_it():
-    with pytest.raises(config.UserError, match="--sample beside --top-k"):
-        parse("--top-k", 1)
+    with pytest.raises(config.UserError, match="--sample beside --top-p"):
+        parse("--top-p", 1)
+
+
+@pytest.fixture(scope="module")
+def fond_of_unknown(small_translator):
+    """A translator that likes the unknown piece best."""
+    small = small_translator.model
+    model = Transformer(**dataclasses.asdict(small.model_config))
+    model.set_weights(small.get_weights())
+    table = model.embedding.table.numpy()
+    source = small_translator.tokenizer.tokenize(["the dog"]).to_tensor()
+    logits = small.decode(np.array([[BOS]]), *small.encode(source))[0, 0]
+    # Like the piece that comes first, only more so.
+    first = EOS + 1 + np.argmax(logits[EOS + 1 :])
+    table[UNK] = 1.5 * table[first]
+    model.embedding.table.assign(table)
+    return Translator(model, small_translator.tokenizer)
 
 
 @pytest.mark.stands_for("searches under rules")
+def test_the_unknown_piece_is_written_only_where_it_may(fond_of_unknown):
+    texts = ["the dog", "laut"]
+    (free, *_), _ = fond_of_unknown.translate(texts, n_best=4)
+    assert "⁇" in free.text
+    for hypotheses in fond_of_unknown.translate(
+        texts, n_best=4, no_unknown=True
+    ):
+        assert not any("⁇" in text for text, _ in hypotheses)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -74,9 +104,9 @@ def test_a_flag_of_sampling_needs_it():
     ],
 )
 def test_a_score_is_that_of_the_whole_translation_under_every_option(
-    small_translator, options
+    fond_of_unknown, options
 ):
-    id_model, tokenizer = small_translator.id_model, small_translator.tokenizer
+    id_model, tokenizer = fond_of_unknown.id_model, fond_of_unknown.tokenizer
     source = tokenizer.tokenize(["the dog", "die grüne Wiese"]).to_tensor()
     prefix = prefix_ids(tokenizer, ["Hund und", ""], None).to_tensor(PAD)
 
@@ -95,6 +125,7 @@ def test_a_score_is_that_of_the_whole_translation_under_every_option(
         assert text.startswith("Hund und")
     for row in found.ids.numpy().reshape(2 * options.n_best, -1):
         row = row[row != PAD]
+        assert UNK not in row
         pairs = list(itertools.pairwise(row))
         assert len(set(pairs)) == len(pairs)
 

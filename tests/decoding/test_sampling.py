@@ -83,7 +83,16 @@ def assert_drawn_from(observed, expected):
     ("options", "expected"),
     [
         ({}, FOLLOW[BOS]),
+        # Squares: 0.16, 0.09, 0.0225, 0.0025, 0.01.
+        ({"temperature": 0.5}, FOLLOW[BOS] ** 2),
+        ({"temperature": 2.0}, FOLLOW[BOS] ** 0.5),
         ({"top_k": 3}, row(A=8 / 17, B=6 / 17, C=3 / 17)),
+        # 0.4 + 0.3 < 0.75 <= 0.4 + 0.3 + 0.15.
+        ({"top_p": 0.75}, row(A=8 / 17, B=6 / 17, C=3 / 17)),
+        # Among the three that are left, 8/17 + 6/17 reach 0.8.
+        ({"top_k": 3, "top_p": 0.8}, row(A=4 / 7, B=3 / 7)),
+        # The temperature comes first: 0.16 + 0.09 of 0.285 reach 0.87.
+        ({"temperature": 0.5, "top_p": 0.87}, row(A=0.64, B=0.36)),
         ({"top_k": 1_000}, FOLLOW[BOS]),
         ({"top_k": 1}, row(A=1.0)),
     ],
@@ -119,7 +128,7 @@ def test_a_score_is_that_of_the_plain_model_whatever_was_cut():
     ids, scores, lengths = draw(
         [5, 3],
         [[3, 1], [3, 2]],
-        Sampling(top_k=4),
+        Sampling(temperature=0.6, top_k=4, top_p=0.9),
         n_best=17,
         length_penalty=alpha,
         no_repeat_ngram=2,
