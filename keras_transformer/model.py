@@ -227,7 +227,7 @@ class Transformer(ExactModel):
             self._embed("source", source, training),
             attention_mask=source_mask,
             training=training,
-            return_attention_scores=return_attention_scores,
+            **_asked(return_attention_scores),
         )
         if return_attention_scores:
             return results[0], source_mask, results[1]
@@ -276,7 +276,7 @@ class Transformer(ExactModel):
             memory_mask=source_mask,
             use_causal_mask=restricted,
             training=training,
-            return_attention_scores=scores,
+            **_asked(scores),
         )
 
     def attention_weights(
@@ -454,3 +454,8 @@ class Transformer(ExactModel):
 
     def get_config(self) -> dict[str, Any]:
         return super().get_config() | dataclasses.asdict(self.model_config)
+
+
+def _asked(return_attention_scores):
+    """Ask a layer for scores only if needed: one's own may not know how."""
+    return {"return_attention_scores": True} if return_attention_scores else {}

@@ -62,7 +62,8 @@ class Stack(Block):
 
     def run(self, x, *memory, return_attention_scores=False, **how):
         """Call every layer; with scores, return a list of each kind too."""
-        how["return_attention_scores"] = return_attention_scores
+        if return_attention_scores:  # A layer of one's own may not know it.
+            how["return_attention_scores"] = True
         scores = []
         for layer in self.layers:
             x = layer(x, *memory, **how)
