@@ -145,7 +145,7 @@ class TermMarks:
             Of each the first and the last piece, and one more, of both sides.
         """
         linked = self._linked(ids, places)
-        is_used = np.zeros(len(linked), bool)
+        is_used, is_written = (np.zeros(size, bool) for size in linked.shape)
         count = 1 + np.searchsorted(_SPANS, random.random())
         # Seldom those that come often, such as articles.
         source, target = places
@@ -162,11 +162,12 @@ class TermMarks:
             if (
                 there.stop - there.start > _MOST_WANTED
                 or is_used[here].any()
+                or is_written[there].any()  # Between two others.
                 or linked[:, there].sum() > rows.sum()  # Of others, too.
             ):
                 continue
             linked[here] = linked[:, there] = False
-            is_used[here] = True
+            is_used[here] = is_written[there] = True
             of_source, of_target = source[here].ravel(), target[there].ravel()
             spans.append([*of_source[[0, -1]], *of_target[[0, -1]]])
             if len(spans) == count:

@@ -126,3 +126,23 @@ def test_a_row_of_padding_stays_one(marks, corpus):
     source, target = marks(1.0)(0, *corpus.gather(rows, 37, 41))
     assert not source[1].any() and not target[1].any()
     assert source[0].any()
+
+
+def test_no_marked_words_enclose_others_in_the_target(
+    marks, corpus, monkeypatch
+):
+    # The second and the third word become the first and the third: between
+    # them stands what the first one becomes.
+    linked = np.array([[0, 1, 0], [1, 0, 0], [0, 0, 1]], bool)
+    drawing = marks(1.0)
+    monkeypatch.setattr(drawing, "_linked", lambda *_: linked.copy())
+    ids = [side[0, :3] for side in corpus.gather(np.arange(1), 37, 41)]
+    places = [np.stack([np.arange(3), np.arange(1, 4)], axis=1)] * 2
+    counts = set()
+    for seed in range(101):
+        spans = drawing._spans(ids, places, np.random.default_rng(seed))
+        written = [range(first, last) for *_, first, last in spans]
+        words = [word for each in written for word in each]
+        assert len(words) == len(set(words))
+        counts.add(len(spans))
+    assert max(counts) > 1
