@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from hostile_requests import KINDS, assert_same, check
+from hostile_requests import KINDS, assert_same, check, requests, siege
+from sample_runs import WORDS
 
 draw = np.random.default_rng(0)
 TEXTS = [kind(draw, size) for kind in KINDS for size in (40, 2**16)]
@@ -14,11 +15,9 @@ TEXTS += [
 ]
 
 
-@pytest.mark.stands_for("hostile input")
 def test_every_awkward_text_is_answered(served):
     for signature in served.signatures:
-        for texts in TEXTS, []:
-            check(served.everywhere(signature, texts), len(texts))
+        check(served.everywhere(signature, TEXTS), len(TEXTS))
 
 
 @pytest.mark.slow
@@ -27,3 +26,11 @@ def test_every_awkward_text_is_answered_whatever_its_neighbours(served):
     for row, text in enumerate(TEXTS):
         for name, values in served.everywhere("n_best", [text]).items():
             assert_same(values, together[name][row : row + 1])
+
+
+@pytest.mark.stands_for("hostile input")
+def test_clients_get_their_own_answers_beside_hostile_requests(served):
+    hostile = requests(served, 20, seed=3, longest=1_000)
+    failures, rows, _ = siege(served, hostile, WORDS[:3], 2, 4)
+    assert failures == []
+    assert set(rows) == set(served.signatures)
