@@ -25,7 +25,7 @@ def test_wrong_arguments_are_a_sentence(tmp_path, capsys):
     for arguments, said in (
         ((), "expected either EXPORTED or --run-dir"),
         ((tmp_path / "1",), "folder of all versions of an export"),
-        (("--run-dir", tmp_path), "a run directory, received .*, an export"),
+        (("--run-dir", tmp_path), "run directory .*, not of an export"),
         ((tmp_path, "--cors", "example.org"), "origin such as https://"),
         ((tmp_path, "--allow-host", "https://example.org"), "scheme and port"),
         ((tmp_path, "--name", "a/b"), "model name without / and :"),
