@@ -2,8 +2,9 @@
 
 A tokenizer has `tokenize`, from strings `(B,)` to integers `(B, L)` or ragged,
 and `detokenize` back, as TensorFlow Text's have; or `encode` and `decode` for
-one text in Python. Source ids go to the model as they are. A target loses its
-begin token and gets an end token, since the search writes both by itself.
+one text in Python; or it is an adapted `TextVectorization`. Source ids go to
+the model as they are. A target loses its begin token and gets an end token,
+since the search writes both by itself.
 
 Axes: B batch, L length, N texts.
 """
@@ -13,6 +14,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+import keras
 import tensorflow as tf
 
 from keras_transformer.config import PAD_ID, SpecialIds, UserError
@@ -28,7 +30,7 @@ class TokenizerAdapter(tf.Module):
     """Lets a `Translator` use tokenizers made elsewhere.
 
     Args:
-        source: The tokenizer of source texts, of one of the two kinds. One in
+        source: The tokenizer of source texts, of one of the three kinds. One in
             Python cannot be exported.
         target: The tokenizer of target texts, if it is another.
         bos_id: The id that begins a `target_in`. By default, like the others,
@@ -94,11 +96,15 @@ class TokenizerAdapter(tf.Module):
             )
         blank = tuple(self.tokenize([""]).values.numpy().tolist())
         self.ids = SpecialIds(**ids, blank=blank)
-        self.vocab_size = _number(target, "vocab_size", "get_vocab_size")
+        names = "vocab_size", "get_vocab_size", "vocabulary_size"
+        self.vocab_size = _number(target, *names)
         self.target = types.SimpleNamespace(tokenize=self._tokenize_target)
 
     def fits(self, vocab_size: int) -> bool:
-        """Return whether a model's logits may be of this vocabulary."""
+        """Return whether a model's logits may be of this vocabulary.
+
+        They may be more, as with `max_tokens` of a `TextVectorization`.
+        """
         return self.vocab_size is None or vocab_size >= self.vocab_size
 
     def tokenize(self, text: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
@@ -145,6 +151,8 @@ class TokenizerAdapter(tf.Module):
 
 def _ways(tokenizer: Any) -> _Ways:
     """Find how a tokenizer turns texts into ids and back."""
+    if isinstance(tokenizer, keras.layers.TextVectorization):
+        return tokenizer, _way_back(tokenizer)
     # First: beside them, `tokenize` returns pieces, as with Hugging Face.
     if hasattr(tokenizer, "encode") and hasattr(tokenizer, "decode"):
         return _in_python(tokenizer.encode, tokenizer.decode)
@@ -188,6 +196,28 @@ def _in_python(encode: Callable, decode: Callable) -> _Ways:
         return tf.constant([decode(row) for row in ids.to_list()], tf.string)
 
     return encode_all, decode_all
+
+
+def _way_back(
+    layer: keras.layers.TextVectorization,
+) -> Callable[[tf.RaggedTensor], tf.Tensor]:
+    """Look up the words of a layer, which has no way back of its own."""
+    settings, words = layer.get_config(), tf.constant(layer.get_vocabulary())
+    if settings["output_mode"] != "int" or len(words) < 3:
+        raise UserError(
+            "Expected an adapted `TextVectorization` that returns ids, "
+            f"received one of output_mode {settings['output_mode']!r} with "
+            f"{len(words)} words; make it with output_mode='int', and call "
+            "`adapt` first."
+        )
+    separator = "" if settings["split"] == "character" else " "
+
+    def decode(ids: tf.RaggedTensor) -> tf.Tensor:
+        # A model may have logits beyond the vocabulary.
+        known = tf.gather(words, tf.ragged.boolean_mask(ids, ids < len(words)))
+        return tf.strings.reduce_join(known, axis=-1, separator=separator)
+
+    return decode
 
 
 def _number(tokenizer: Any, *names: str) -> int | None:

@@ -113,6 +113,14 @@ class TokenisedCorpus:
         counted; None keeps every pair.
         """
         directory = pathlib.Path(directory)
+        # Records without their header are ours too.
+        present = {path.name for path in directory.glob("*")}
+        is_other = directory.is_file() or present - {*FILES}
+        if is_other and RECORDS_FILE not in present:
+            raise config.UserError(
+                f"Expected a free place for token records in {directory}, "
+                "found other files; remove or rename what is there."
+            )
         directory.parent.mkdir(parents=True, exist_ok=True)
         with files.whole(directory) as partial:
             partial.mkdir()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
+from keras_transformer.config import UserError
 from keras_transformer.machine import extras, files
 from keras_transformer.runs import layout
 from keras_transformer.runs.checkpoints import Progress
@@ -129,6 +130,19 @@ def plot(run_dir: str | os.PathLike) -> "Figure":
     for axes in (losses, bleu):
         axes.grid(alpha=0.3)
     return figure
+
+
+def draw(run_dir: str | os.PathLike) -> None:
+    """Write `plot` as `curve.png` into the run directory, if it can be."""
+    path = pathlib.Path(run_dir) / layout.CURVE_FILE
+    try:
+        figure = plot(run_dir)
+    except UserError as error:  # A picture is no reason to fail.
+        logger.warning("Left out the learning curve: %s", error)
+        return
+    with files.whole(path) as partial:
+        figure.savefig(partial, dpi=120, format="png")
+    logger.info("Wrote %s.", path)
 
 
 def _as_png(figure: "Figure") -> bytes:

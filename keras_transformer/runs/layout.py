@@ -20,6 +20,7 @@ logger = logging.getLogger("keras_transformer")
 CONFIG_FILE = "config.json"  # The model, its text and its settings.
 FINAL_FILE = "final.weights.h5"  # To translate with: averaged, last or best.
 RESULT_FILE = "result.json"  # Which those are, and what validation found.
+CURVE_FILE = "curve.png"
 RECORDS = "records"  # SPLIT/, the corpus as ids.
 WATCHED_FILE = "watched.json"  # In RECORDS: the pairs to watch BLEU on.
 CHECKPOINTS = "checkpoints"  # step-N/, and with `patience` best-N/.

@@ -70,6 +70,7 @@ class RunConfig:
     symbols: tuple[str, ...] | None = None  # They stay one piece.
     is_imported: bool = False  # And never trained by us.
     version: str | None = __version__  # The one that began the run.
+    plan: str | None = None  # The checksum of the plan of its batches.
     # What it was trained with and this version does not have.
     removed: Mapping[str, Any] | None = None
 

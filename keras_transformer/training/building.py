@@ -105,6 +105,7 @@ def restored(training: Training, strategy: tf.distribute.Strategy) -> Training:
         strategy,
         update=start.step,
         steps=run.training.steps,
+        batches=training.plan.checksum(),
         weights=run.initial and run.initial["weights"],
     )
     for side in {training.tokenizer, training.tokenizer.target}:

@@ -8,6 +8,7 @@ import pathlib
 import random
 import time
 
+from keras_transformer import __version__
 from keras_transformer.config import UserError
 from keras_transformer.data import inspection
 from keras_transformer.data.corpora import Corpus
@@ -54,6 +55,9 @@ def prepare(session: Session) -> Training:
     with heartbeat("Planning the batches"):
         plan = plan_batches(train, recipe)
     run = fitted(session, run, len(plan))
+    if run.plan not in (None, known := plan.checksum()):
+        _warn_of_other_batches(run, run_dir)
+    run = dataclasses.replace(run, plan=known)
     logger.info(
         "%s: %d training pairs in %d batches, %d pairs dropped as longer than "
         "%d tokens, %d as empty. %s: %d pairs to validate on.",
@@ -235,6 +239,18 @@ def records_of(
         for said in looking.advice(made.dropped):
             logger.warning(said)
     return made
+
+
+def _warn_of_other_batches(run: RunConfig, run_dir: pathlib.Path) -> None:
+    why = "its token records were made again from a text that has changed"
+    if run.version != __version__:
+        why = f"version {run.version} planned those and this is {__version__}"
+    logger.warning(
+        "%s goes on with other batches than it began with, since %s, so it "
+        "will not end with the weights of an uninterrupted training.",
+        run_dir,
+        why,
+    )
 
 
 def _watched(run: RunConfig, session: Session) -> list[Pair]:

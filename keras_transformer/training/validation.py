@@ -32,7 +32,7 @@ from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging, checkpoints, layout
 from keras_transformer.runs.averaging import AVERAGE, BEST, LAST, Chosen
 from keras_transformer.runs.checkpoints import Progress, Standing
-from keras_transformer.runs.history import History
+from keras_transformer.runs.history import History, draw
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training.building import Training
 from keras_transformer.translation import evaluation
@@ -216,6 +216,7 @@ class Validation:
             or (have == wanted and result.averaged not in (0, have))
             or result.is_damaged()
         ):
+            draw(run_dir)
             self._keep_better(chosen, now, last)
 
     def _keep_better(

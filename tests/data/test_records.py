@@ -117,6 +117,13 @@ def test_records_are_replaced_whole_or_not_at_all(tmp_path, small_chunks):
     assert records.source.lengths.tolist() == [3, 3]
 
 
+def test_a_directory_of_other_files_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(config.UserError, match="free place"):
+        build([("5", "7")], tmp_path)
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
 def test_no_pair_left_is_an_error_and_leaves_nothing(tmp_path):
     with pytest.raises(config.UserError, match="at most 3 tokens"):
         build([("", "7"), ("5 5 5", "7")], tmp_path / "r", max_length=3)

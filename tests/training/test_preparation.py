@@ -5,6 +5,7 @@ import logging
 import os
 import shutil
 
+import numpy as np
 import pytest
 from sample_runs import make_run
 from waiting import until
@@ -12,6 +13,7 @@ from warned import warnings_of
 
 from keras_transformer.config import ModelConfig, TrainingConfig, UserError
 from keras_transformer.data import records
+from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs import layout
@@ -128,6 +130,19 @@ def test_a_mixture_that_has_changed_is_told_and_the_old_name_kept(
     session = understand(run_dir=run_dir, corpus=changed)
     assert session.run.corpus == begun_with and session.corpus is None
     assert warnings_of(changed, caplog) == 1
+
+
+def test_another_order_of_data_is_told(folder, run_dir, monkeypatch, caplog):
+    how = {"recipe": {"batch_tokens": 97}}
+    run = prepare(folder, run_dir, **how).run
+    assert prepare(folder, run_dir, **how).run.plan == run.plan
+    assert "other batches" not in caplog.text
+    monkeypatch.setattr(  # As another NumPy's might.
+        BatchPlan, "_order", lambda self, _: np.arange(len(self))
+    )
+    assert prepare(folder, run_dir, **how).run.plan != run.plan
+    (said,) = [x for x in caplog.messages if "other batches" in x]
+    assert str(run_dir) in said
 
 
 def test_damaged_records_are_made_again_from_the_text(folder, run_dir, caplog):

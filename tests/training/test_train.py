@@ -44,6 +44,7 @@ def test_a_run_directory_holds_all_that_later_verbs_need(finished):
         "checkpoints",
         "logs",
         "final.weights.h5",
+        "curve.png",
         "result.json",
     }
     config = json.loads((finished / "config.json").read_text())

@@ -17,7 +17,7 @@ from small_models import make_model as plain_model
 from small_models import randomise
 
 import keras_transformer as kt
-from keras_transformer.config import Search
+from keras_transformer.config import Search, SpecialIds
 from keras_transformer.decoding import own_models as models_of_others
 from keras_transformer.decoding.id_model import IdModel
 
@@ -248,6 +248,29 @@ def recurrent(vocab_size):
     y = keras.layers.GRU(5, return_sequences=True)(y, initial_state=x)
     model = keras.Model([source, target_in], keras.layers.Dense(vocab_size)(y))
     return randomise(model, 5)
+
+
+def test_a_functional_model_writes_with_the_ids_of_a_text_vectorization():
+    layer = keras.layers.TextVectorization(13, output_sequence_length=7)
+    layer.adapt(["begin eins zwei end", "one two"])
+    words = layer.get_vocabulary()
+    begin, end = words.index("begin"), words.index("end")
+    model = recurrent(13)  # More than there are words.
+    tokenizer = kt.TokenizerAdapter(layer, bos_id=begin, eos_id=end)
+    assert tokenizer.ids == SpecialIds(0, None, begin, end, ())
+    assert tokenizer.target.tokenize(["begin eins end"]).to_list() == [
+        [words.index("eins"), end]
+    ]
+    translator = kt.Translator(model, tokenizer)
+    (found,) = translator.translate(["one two"], beam_size=1, max_length=5)
+    sentence = [words.index("one"), words.index("two")]
+    whole, ids = Whole(model, begin), [begin]
+    while len(ids) <= 5 and ids[-1] != end:
+        logits = whole.log_probs(sentence, ids[1:])
+        logits[[0, begin]] = -np.inf
+        ids.append(int(logits.argmax()))
+    written = [words[i] for i in ids[1:] if i != end and i < len(words)]
+    assert found == " ".join(written)
 
 
 class Letters:
