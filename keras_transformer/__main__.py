@@ -8,8 +8,7 @@ Examples:
     keras-transformer shortlist --run-dir runs/demo --output shortlist.tsv
     keras-transformer export --run-dir runs/demo --output exported/demo
     keras-transformer serve exported/demo
-    keras-transformer import --from FOLDER --source-lang en --target-lang de \
-        --run-dir runs/en-de
+    keras-transformer import --from opus-mt-en-de --run-dir runs/en-de
     keras-transformer distill --teacher RUN --corpus my-text --run-dir NEW
     keras-transformer backtranslate --run-dir RUN --text FILE --output FOLDER
 

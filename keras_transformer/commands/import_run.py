@@ -23,16 +23,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         type=pathlib.Path,
         help="the new run directory; must be empty or not exist",
     )
-    for side in ("source", "target"):
-        add(f"--{side}-lang", required=True, help=f"of the {side}, such as de")
+    add("--source-lang", help="default: as the files say")
+    add("--target-lang", help="default: as the files say")
 
 
 def run(args: argparse.Namespace) -> None:
     """Turn a model that another system has trained into a run directory.
 
     Example:
-        keras-transformer import --from opus-mt-en-de --run-dir runs/en-de \
-            --source-lang en --target-lang de
+        keras-transformer import --from opus-mt-en-de --run-dir runs/en-de
 
     The other verbs take it like any other run: translate, evaluate, score,
     export, and train --init-from.

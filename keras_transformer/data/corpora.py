@@ -97,13 +97,14 @@ def open_corpus(
         corpus: `"demo"`, built in, English and German; a folder of `SPLIT.LANG`
             files, UTF-8, one sentence a line, plain or gzipped;
             `"tfds:NAME[/CONFIG]"`, prepared or downloaded into `TFDS_DATA_DIR`
-            (by default `~/tensorflow_datasets`); any iterable of pairs
-            `(source, target)` of `str`, such as an array `(N, 2)`, which
-            become the split `train`; a dictionary of these by split; or a list
-            of names to train on all of them, each as
-            `"NAME[:WEIGHT][:<TAG>]"`. With the weight 0.5 every second pair is
-            used, with 2 each one twice, and the tag becomes the first word of
-            every source. The other splits are those of the first corpus.
+            (by default `~/tensorflow_datasets`); pairs
+            `(source, target)` in any iterable, an array `(N, 2)`, a DataFrame,
+            a `tf.data.Dataset` or a dataset of Hugging Face, which become the
+            split `train`; a dictionary of these by split; or a list of names
+            to train on all of them, each as `"NAME[:WEIGHT][:<TAG>]"`. With
+            the weight 0.5 every second pair is used, with 2 each one twice,
+            and the tag becomes the first word of every source. The other
+            splits are those of the first corpus.
         source_lang: Language code, as in the file names or text features.
         target_lang: Another one.
         train_split: The split that is mixed, if there are several names.
@@ -208,14 +209,16 @@ class InMemory(Corpus):
 
     def __init__(self, corpus: Any, source_lang: str, target_lang: str) -> None:
         splits = corpus if isinstance(corpus, Mapping) else {"train": corpus}
+        languages = source_lang, target_lang
+        is_row = {*languages} & {*splits}  # Of a dataset.
         is_named = all(isinstance(split, str) for split in splits)
-        if not (is_named and isinstance(corpus, Iterable)):
+        if is_row or not (is_named and isinstance(corpus, Iterable)):
             expected = "demo, a folder, tfds:NAME, pairs of texts, or pairs by "
             expected += "the names of splits, as {'train': [('a', 'b')]}"
             raise SettingError("corpus", expected, corpus)
-        super().__init__(MEMORY, source_lang, target_lang, tuple(splits))
+        super().__init__(MEMORY, *languages, tuple(splits))
         self._pairs = {
-            split: list(checked_pairs(split, of_split))
+            split: list(checked_pairs(split, of_split, languages))
             for split, of_split in splits.items()
         }
         for split in splits:

@@ -48,26 +48,49 @@ def checked_texts(
         yield text
 
 
-def checked_pairs(name: str, pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """Pass pairs of texts on; refuse anything else, and say where it is."""
+def checked_pairs(
+    name: str, pairs: Any, languages: tuple[str, str] | None = None
+) -> Iterator[Pair]:
+    """Pass pairs of texts on; refuse anything else, and say where it is.
+
+    `pairs` is an iterable, a DataFrame or a `tf.data.Dataset`, whose rows are
+    pairs or, with `languages`, named by them as in a Hugging Face dataset.
+    """
     if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
         expected = "pairs of texts, such as `corpus.pairs('train')`"
         raise SettingError(name, expected, pairs)
-    for number, pair in enumerate(pairs):
-        is_other = isinstance(pair, str | Mapping)
-        is_other = is_other or not isinstance(pair, Iterable)
-        sides = () if is_other else tuple(pair)
+    rows: Any = pairs
+    if hasattr(rows, "itertuples"):  # A DataFrame.
+        if languages and {*languages} <= {*rows.columns}:
+            rows = rows[list(languages)]
+        rows = rows.itertuples(index=False, name=None)
+    elif hasattr(rows, "as_numpy_iterator"):  # A tf.data.Dataset.
+        rows = rows.as_numpy_iterator()
+    for number, row in enumerate(rows):
+        sides = _sides_of(row, languages)
         if len(sides) != 2 or not all(isinstance(x, str) for x in sides):
             raise UserError(
                 "Expected pairs of source and target text, received "
-                f"{pair!r:.60} in place {number} of {name}; give pairs such as "
-                "('a dog', 'ein Hund'), of a table its "
-                "itertuples(index=False, name=None)."
+                f"{row!r:.60} in place {number} of {name}; give pairs such as "
+                "('a dog', 'ein Hund'), of a tf.data.Dataset without `batch`."
             )
         source, target = map(str, sides)  # Of an array too.
         for side in (source, target):
             _check_characters(side, f"place {number} of {name}")
         yield source, target
+
+
+def _sides_of(row: Any, languages: tuple[str, str] | None) -> tuple[Any, ...]:
+    """Return what a row holds; nothing if it cannot be a pair."""
+    if isinstance(row, Mapping):
+        row = row.get("translation", row)
+    if isinstance(row, Mapping):
+        row = [row.get(language) for language in languages or ()]
+    if isinstance(row, str) or not isinstance(row, Iterable):
+        return ()
+    return tuple(
+        x.decode("utf-8", "replace") if isinstance(x, bytes) else x for x in row
+    )
 
 
 def _check_characters(text: str, place: str) -> None:

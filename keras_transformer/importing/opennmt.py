@@ -201,6 +201,9 @@ def _sentencepiece(
     """Return the model that `data` names."""
     name = f"{side}_tokenization"
     config = data.get(name)
+    if isinstance(config, str):  # A file of its own.
+        path = _find(folder, config, name)
+        config = source_files.parse_yaml(source_files.read_bytes(path), path)
     if not isinstance(config, dict):
         config = {"type": config}
     kind = config.get("type", "OpenNMTTokenizer")

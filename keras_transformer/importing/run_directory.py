@@ -5,20 +5,24 @@ that the other verbs need of a finished run.
 """
 
 import dataclasses
+import json
 import logging
 import os
 import pathlib
+import re
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import UserError
+from keras_transformer.data.languages import is_code
 from keras_transformer.importing import marian, opennmt
 from keras_transformer.importing.imported import Imported
-from keras_transformer.importing.source_files import refusing
+from keras_transformer.importing.source_files import read_bytes, refusing
 from keras_transformer.machine import extras, files
 from keras_transformer.model import Transformer
 from keras_transformer.runs import layout
+from keras_transformer.runs.averaging import check_size
 from keras_transformer.runs.run_config import RunConfig, checksum_of
 
 # Files by which a format is known, and its reader.
@@ -35,8 +39,8 @@ logger = logging.getLogger("keras_transformer")
 def import_run(
     directory: str | os.PathLike,
     run_dir: str | os.PathLike,
-    source_lang: str,
-    target_lang: str,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
 ) -> pathlib.Path:
     """Turn a model that another system has trained into a run directory.
 
@@ -44,7 +48,8 @@ def import_run(
         directory: Folder of its files, as Hugging Face, Marian or OpenNMT-tf
             writes them.
         run_dir: The new run directory; must be empty or not exist.
-        source_lang: Language code of the source side.
+        source_lang: Language code of the source side; by default as
+            tokenizer_config.json or the name of the folder says.
         target_lang: The same of the target side.
 
     Returns:
@@ -54,6 +59,10 @@ def import_run(
     directory = pathlib.Path(directory)
     with refusing(directory, "a whole model", tf.errors.OpError):
         imported = read(directory)
+        if not (source_lang and target_lang):
+            found = _languages(directory)
+            source_lang = source_lang or found[0]
+            target_lang = target_lang or found[1]
         # With a recipe for fine-tuning.
         run = RunConfig.from_preset(
             "base",
@@ -89,8 +98,26 @@ def read(folder: pathlib.Path) -> Imported:
     )
 
 
+def _languages(folder: pathlib.Path) -> tuple[str, str]:
+    """Read the languages of both sides, or find them in `opus-mt-en-de`."""
+    path, name = folder / "tokenizer_config.json", folder.resolve().name
+    said = json.loads(read_bytes(path)) if path.exists() else {}
+    source, target = said.get("source_lang"), said.get("target_lang")
+    if is_code(source) and is_code(target):
+        return source, target
+    named = re.search(r"opus-mt-(?:tc-[a-z]+-)?([a-z]+)-([a-z]+)$", name)
+    if named:
+        return named[1], named[2]
+    raise UserError(
+        f"The files of {name} do not tell its languages; give `source_lang` "
+        "and `target_lang`."
+    )
+
+
 def _build(imported: Imported) -> Transformer:
     """Build the model and give it the weights, all of them."""
+    size = sum(array.nbytes for array in imported.weights.values())
+    check_size(imported.model, size, "the file of weights")
     extras.check_keras()
     settings = dataclasses.asdict(imported.model)
     model = Transformer(**settings, dtype="float32")

@@ -10,6 +10,7 @@ import collections
 import contextlib
 import functools
 import io
+import math
 import pathlib
 import pickle
 import zipfile
@@ -194,9 +195,16 @@ def _tensor(
     storage: np.ndarray, offset: int, shape: tuple, strides: tuple, *_: Any
 ) -> np.ndarray:
     """Make a view of a storage, whose numbers may come later."""
+    # NumPy adds these up in 64 bits, where they may come round to 0.
+    last = offset + sum(
+        (size - 1) * stride for size, stride in zip(shape, strides, strict=True)
+    )
+    is_whole = storage.ndim == 1 and storage.flags.c_contiguous
+    inside = is_whole and last < storage.size >= math.prod(shape)
+    if not inside or min(offset, *shape, *strides, 0) < 0:
+        raise ValueError("a tensor reaches beyond its storage")
     width = storage.itemsize
     places = offset * width, [stride * width for stride in strides]
-    # NumPy refuses what reaches beyond the storage.
     return np.ndarray(shape, storage.dtype, storage, *places)
 
 

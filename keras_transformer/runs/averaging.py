@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 import keras
 import numpy as np
 
-from keras_transformer.config import UserError
+from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.machine import extras, files
 from keras_transformer.model import Transformer
+from keras_transformer.presets import parameters
 from keras_transformer.runs.checkpoints import (
     WEIGHTS_FILE,
     list_checkpoints,
@@ -102,6 +103,7 @@ class Chosen:
         if not self.is_final:
             path = kept[-1] / WEIGHTS_FILE
         try:
+            check_size(run.model, path.stat().st_size, path)
             shape = dataclasses.asdict(run.model)
             model = Transformer(**shape, dtype="float32")
             if not self.is_final:
@@ -118,6 +120,16 @@ class Chosen:
             "again if a training has just replaced them, restore them, or ask "
             "for an average of checkpoints with `average`."
         ) from None
+
+
+def check_size(model: ModelConfig, size: int, path: object) -> None:
+    """Refuse a model much larger than its weights before it is built."""
+    if (count := parameters(model)) > size / 2:  # In float32: a quarter.
+        raise UserError(
+            f"The settings describe a model of {count:,} parameters, but "
+            f"{path} is too small to hold even half of them; restore "
+            "config.json or the weights."
+        )
 
 
 def final_result(run_dir: str | os.PathLike) -> Chosen | None:

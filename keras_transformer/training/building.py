@@ -55,6 +55,10 @@ class Training:
 def build_model(session: Session) -> Transformer:
     """Set the seed; build the model with section 5's optimizer and loss."""
     run, recipe = session.run, session.run.training
+    kept = checkpoints.list_checkpoints(session.run_dir)
+    paths = [path for each in kept for path in each.glob("*.h5")]
+    if sizes := [path.stat().st_size for path in paths]:
+        averaging.check_size(run.model, max(sizes), paths[-1])
     keras.utils.set_random_seed(recipe.seed)
     model = Transformer(**dataclasses.asdict(run.model), dtype=recipe.precision)
     model.compile(

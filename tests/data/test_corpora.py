@@ -7,6 +7,7 @@ import lzma
 import numpy as np
 import pandas
 import pytest
+import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from keras_transformer import config
@@ -177,12 +178,28 @@ def test_an_open_corpus_stays_what_it_is():
         open_corpus(corpus)
 
 
-PAIRS = [("one dog", "ein Hund"), ("two", "灯笼 zwei")]
+SOURCES, TARGETS = ["one dog", "two"], ["ein Hund", "灯笼 zwei"]
+PAIRS = [*zip(SOURCES, TARGETS, strict=True)]
+ROWS = [{"id": 7, "de": target, "en": source} for source, target in PAIRS]
 
 
-@pytest.mark.parametrize("pairs", [iter(PAIRS), np.array(PAIRS)], ids=type)
-def test_any_iterable_of_pairs_is_a_corpus(pairs):
-    corpus = open_corpus({"train": pairs}, "en", "de")
+@pytest.mark.parametrize(
+    "table",
+    [
+        iter(PAIRS),
+        np.array(PAIRS),
+        pandas.DataFrame(PAIRS),
+        pandas.DataFrame(ROWS),
+        tf.data.Dataset.from_tensor_slices((SOURCES, TARGETS)),
+        tf.data.Dataset.from_tensor_slices({"en": SOURCES, "de": TARGETS}),
+        ROWS,
+        # As a dataset of Hugging Face has them.
+        [{"translation": row} for row in ROWS],
+    ],
+    ids=lambda table: type(table).__name__,
+)
+def test_pairs_come_as_people_have_them(table):
+    corpus = open_corpus({"train": table}, "en", "de")
     assert list(corpus.pairs("train")) == PAIRS
 
 
@@ -192,7 +209,12 @@ def test_any_iterable_of_pairs_is_a_corpus(pairs):
         ([{"en": "one", "fr": "un"}], "place 0 of train"),
         ([("one", "eins"), "tw"], "'tw' in place 1 of train"),
         ([("one", "eins"), None], "None in place 1 of train"),
-        (pandas.DataFrame(PAIRS, columns=["en", "de"]), "itertuples"),
+        ([{"translation": "one"}], "place 0 of train"),
+        (
+            tf.data.Dataset.from_tensor_slices((SOURCES, TARGETS)).batch(2),
+            "`batch`",
+        ),
+        ({"en": SOURCES, "de": TARGETS}, "`corpus`"),
         (5, "`corpus`"),
     ],
 )

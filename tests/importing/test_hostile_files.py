@@ -1,12 +1,13 @@
 """Files that would run code, show other files or fill the memory."""
 
+import json
 import pickle
 import re
 import zipfile
 
 import numpy as np
 import pytest
-from imported_models import LANGUAGES
+from imported_models import LANGUAGES, change_json
 
 from keras_transformer.config import UserError
 from keras_transformer.importing import run_directory, source_files
@@ -38,6 +39,15 @@ def test_no_alias_or_depth_is_followed(copy_of, kind, name, content):
     folder = copy_of(kind)
     (folder / name).write_text(content)
     assert name in refused(folder)
+
+
+@pytest.mark.parametrize("setting", ["d_model", "ffn_dim"])
+def test_settings_alone_make_no_large_model(copy_of, setting):
+    path = copy_of("hf") / "config.json"
+    said = json.loads(path.read_text())
+    names = {setting, f"encoder_{setting}", f"decoder_{setting}"}
+    change_json(path, dict.fromkeys(names & set(said), 22 * 50_000))
+    assert " parameters" in refused(path.parent)
 
 
 @pytest.mark.parametrize("name", ["../secret", "{elsewhere}/secret"])
@@ -99,12 +109,22 @@ def test_a_tensor_is_a_view_of_its_storage(read_tensor):
 
 @pytest.mark.parametrize(
     "offset, shape, strides",
-    [(0, (2, 2), (-2, 2)), (3, (2,), (1,)), (4, (1,), (0,))],
+    [
+        (0, (2, 2), (-2, 2)),
+        (3, (2,), (1,)),
+        (4, (1,), (0,)),
+        (-1, (1,), (1,)),
+        # Bytes that come round to 8 or 0 where they are counted in 64 bits.
+        (0, (4,), ((2**64 + 8) // 12,)),
+        (0, (2**33 + 1,), (2**29,)),
+        # Nowhere beyond, but gigabytes.
+        (0, (2**31, 2**20), (0, 0)),
+    ],
 )
 def test_nothing_outside_of_a_storage_is_read(
     read_tensor, offset, shape, strides
 ):
-    with pytest.raises(UserError, match="size of buffer"):
+    with pytest.raises(UserError, match="reaches beyond its storage"):
         read_tensor(tensor(offset, shape, strides))
 
 

@@ -31,7 +31,7 @@ def expected(originals):
 
 @pytest.fixture(scope="module")
 def run_dir(originals):
-    return import_run(originals / "hf", originals / "run", **LANGUAGES)
+    return import_run(originals / "hf", originals / "run")
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +151,8 @@ def test_other_folders_are_refused(originals, tmp_path):
     (tmp_path / "expected.npz").write_bytes(b"")
     with pytest.raises(UserError, match="model.safetensors.* decoder.yml"):
         run_directory.read(tmp_path)
+    with pytest.raises(UserError, match="npz do not tell its languages"):
+        import_run(originals / "npz", tmp_path / "run")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="exists already"):

@@ -228,3 +228,19 @@ def test_a_tokenization_without_sentencepiece_is_refused():
     data["source_tokenization"] = own
     side = opennmt.read_side(data, "source", MODELS / "unequal")
     assert side.sentencepiece == (MODELS / "unequal/sp.model").read_bytes()
+
+
+def test_a_tokenization_may_be_a_file_beside_the_configuration(tmp_path):
+    data = {
+        "source_vocabulary": "shared.vocab",
+        # As it was on the machine of the training.
+        "source_tokenization": "config/tokenization.yml",
+    }
+    folder = shutil.copytree(MODELS / "unequal", tmp_path / "model")
+    with pytest.raises(UserError, match="no tokenization.yml; copy it"):
+        opennmt.read_side(data, "source", folder)
+    (folder / "tokenization.yml").write_text(
+        "type: SentencePieceTokenizer\nparams:\n  model: sp.model\n"
+    )
+    side = opennmt.read_side(data, "source", folder)
+    assert side.sentencepiece == (MODELS / "unequal/sp.model").read_bytes()

@@ -1,9 +1,11 @@
 """Checkpoints, and averages of them."""
 
+import dataclasses
 import logging
 import random
 import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ from keras_transformer.config import UserError
 from keras_transformer.machine import files
 from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.checkpoints import Progress
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training import building
 
 
 def everything(model):
@@ -165,3 +169,15 @@ def test_as_many_checkpoints_as_the_recipe_says_are_averaged(run_dir, caplog):
         strict=True,
     ):
         np.testing.assert_allclose(found, np.mean(each, axis=0), atol=1e-7)
+
+
+def test_a_number_in_the_configuration_does_not_fill_the_memory(run_dir):
+    run = RunConfig.load(run_dir)
+    chosen = averaging.choose(run_dir, run)
+    model = dataclasses.replace(run.model, d_model=1 << 20)
+    run = dataclasses.replace(run, model=model)
+    with pytest.raises(UserError, match="too small"):
+        chosen.load(run)
+    # A training that goes on.
+    with pytest.raises(UserError, match="too small"):
+        building.build_model(SimpleNamespace(run=run, run_dir=run_dir))
