@@ -102,9 +102,8 @@ def _languages(folder: pathlib.Path) -> tuple[str, str]:
     """Read the languages of both sides, or find them in `opus-mt-en-de`."""
     path, name = folder / "tokenizer_config.json", folder.resolve().name
     said = json.loads(read_bytes(path)) if path.exists() else {}
-    source, target = said.get("source_lang"), said.get("target_lang")
-    if is_code(source) and is_code(target):
-        return source, target
+    if all(is_code(said.get(f"{side}_lang")) for side in ("source", "target")):
+        return said["source_lang"], said["target_lang"]
     named = re.search(r"opus-mt-(?:tc-[a-z]+-)?([a-z]+)-([a-z]+)$", name)
     if named:
         return named[1], named[2]
