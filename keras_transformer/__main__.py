@@ -6,6 +6,7 @@ Examples:
     keras-transformer score --run-dir runs/demo --source FILE --target FILE
     keras-transformer evaluate --run-dir runs/demo
     keras-transformer shortlist --run-dir runs/demo --output shortlist.tsv
+    keras-transformer view --run-dir runs/demo "TEXT" --output page.html
     keras-transformer export --run-dir runs/demo --output exported/demo
     keras-transformer serve exported/demo
     keras-transformer import --from opus-mt-en-de --run-dir runs/en-de
@@ -32,7 +33,7 @@ from keras_transformer.settings import nearest
 
 # Each has a module of its name in `commands`, imported only when it is needed.
 VERBS = (
-    "train translate score evaluate shortlist distill backtranslate "
+    "train translate score evaluate shortlist distill backtranslate view "
     "export import serve"
 ).split()
 

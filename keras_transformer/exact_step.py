@@ -58,6 +58,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
     train_function: Any
     test_function: Any
     adds_metrics = False
+    _has_seen_a_batch = False
     # Returns the metrics that `compile` added; at first none.
     _added_metrics: Callable[[], list] = list
 
@@ -160,11 +161,14 @@ class ExactModel(keras_internals.BuiltFromSpec):
         *,
         return_dict: bool = False,
     ) -> Any:
-        """Train on one batch as `fit` does, without a look at it.
+        """Train on one batch as `fit` does, after a look at the first.
 
         Compiled without metrics, it returns the loss alone, unless
         `return_dict` asks for all figures of the step.
         """
+        if not self._has_seen_a_batch:
+            check_first_batch(self, x, y)
+        self._has_seen_a_batch = True
         only_loss = self.adds_metrics and not return_dict
         logs = super().train_on_batch(
             x, y, sample_weight, return_dict=return_dict or only_loss
@@ -395,10 +399,10 @@ def check_first_batch(model: ExactModel, x: Any, y: Any) -> None:
     target_in = ids[1]
     is_like = getattr(y, "shape", None) == target_in.shape
     if isinstance(getattr(model, "loss", None), SmoothedCrossEntropy):
-        if not is_like:
+        if not is_like or np.any(ops.convert_to_numpy(y) % 1):
             raise ValueError(
-                "`y` must be `target_out`, a dense tensor of ids of the shape "
-                f"of `target_in`, {target_in.shape}. Received: {_kind_of(y)}"
+                "`y` must be `target_out`, dense and whole ids of the shape of "
+                f"`target_in`, {target_in.shape}. Received: {_kind_of(y)}"
             )
         ids.append(ops.convert_to_numpy(y))
     largest = max(each.max(initial=0) for each in ids)

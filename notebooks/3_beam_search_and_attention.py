@@ -593,7 +593,8 @@ assert max(shares["trained"].values()) > 1.2 * max(shares["untrained"].values())
 # [Attention is not not Explanation](https://arxiv.org/abs/1908.04626)).
 #
 # `explained.save_html("page.html")` keeps the viewer as a page that needs no
-# network.
+# network. So does the command `keras-transformer view --run-dir runs/looked-at
+# "TEXT" --output other.html`.
 
 # %%
 explained.save_html("page.html")

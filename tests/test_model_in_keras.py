@@ -304,10 +304,11 @@ def test_inputs_but_a_pair_of_ids_are_refused(small_model, inputs, received):
         ("source", lambda ids: ids + 1, "below 23, .*: 23"),
         ("target_out", lambda ids: ids + 3, "below 23, .*: 23"),
         ("target_out", lambda ids: np.eye(23)[ids], r": float64\(3, 6, 23\)"),
+        ("target_out", lambda ids: ids + 0.5, r"whole ids .*: float64\(3, 6\)"),
         (
             "target_out",
             lambda ids: tf.RaggedTensor.from_tensor(ids, padding=0),
-            "`target_out`, a dense tensor .*: RaggedTensor",
+            "`target_out`, dense .*: RaggedTensor",
         ),
         ("target_out", lambda ids: None, "`y` must be .*: NoneType"),
         ("target_out", lambda ids: ids[:, :-1], r": int32\(3, 5\)"),
@@ -318,7 +319,7 @@ def test_inputs_but_a_pair_of_ids_are_refused(small_model, inputs, received):
         ),
     ],
 )
-@pytest.mark.parametrize("way", ["fit", "tf.data"])
+@pytest.mark.parametrize("way", ["fit", "train_on_batch", "tf.data"])
 def test_what_is_no_batch_is_refused_at_once(way, changed, value, received):
     if way == "tf.data" and value(TARGET) is None:
         return
@@ -327,10 +328,11 @@ def test_what_is_no_batch_is_refused_at_once(way, changed, value, received):
     given = dict(source=SOURCE, target_in=TARGET_IN, target_out=TARGET)
     given[changed] = value(given[changed])
     data = (given["source"], given["target_in"]), given["target_out"]
+    call = model.train_on_batch if way == "train_on_batch" else model.fit
     if way == "tf.data":
         data = (tf.data.Dataset.from_tensors(data),)
     with pytest.raises(ValueError, match=received):
-        model.fit(*data)
+        call(*data)
 
 
 def test_class_weight_is_refused():
@@ -350,7 +352,8 @@ def test_another_loss_takes_what_it_needs():
     "begin, first, warns",
     [(2, 8, False), (2, 2, True), (8, 8, True)],
 )
-def test_fit_warns_of_targets_that_are_not_shifted(begin, first, warns):
+@pytest.mark.parametrize("way", ["fit", "train_on_batch"])
+def test_targets_that_are_not_shifted_are_told_once(begin, first, warns, way):
     model = make_model(num_layers=1)
     model.compile("sgd", SmoothedCrossEntropy(0.1), run_eagerly=True)
     source = np.array([[5, 6, 3], [7, 3, 0]], "int32")
@@ -358,7 +361,8 @@ def test_fit_warns_of_targets_that_are_not_shifted(begin, first, warns):
     inputs = source, np.array([[begin, 8, 9], [begin, 10, 0]], "int32")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model.fit(inputs, target, verbose=0)
+        for _ in range(1 if way == "fit" else 2):
+            getattr(model, way)(inputs, target)
     found = [w for w in caught if "begin token" in str(w.message)]
     assert len(found) == int(warns)
 

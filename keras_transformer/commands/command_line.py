@@ -8,6 +8,7 @@ import gc
 import logging
 import os
 import pathlib
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -89,6 +90,12 @@ def run(command: Callable[[], int | None]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+
+
+def say_next(*words: object, program: str = "keras-transformer") -> None:
+    """Log the command that comes next, if a person reads along."""
+    if sys.stdout.isatty():
+        logger.info("Next: %s", shlex.join([program, *map(str, words)]))
 
 
 def quiet_tensorflow() -> None:

@@ -1,9 +1,13 @@
 """`keras-transformer evaluate`."""
 
 import argparse
+import re
 
-from keras_transformer.commands import flags
+from keras_transformer.commands import command_line, flags
 from keras_transformer.translation.display import SentenceDisplay
+
+# Signatures name versions of MeCab, which the flag does not take.
+_TOKENIZER = re.compile(r"\|tok:((?:ja|ko)-mecab|[^|]+)")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -50,3 +54,11 @@ def run(args: argparse.Namespace) -> None:
         )
     for score in result.scores.values():
         print(f"{score.value:6.2f}  {score.name}  {score.signature}")
+    if folder := result.folder:
+        words = [folder / "reference.txt", "-i"]
+        words.append(f"RUN/evaluation/{folder.name}/translation.txt")
+        words.append(folder / "translation.txt")
+        words += ["--tokenize", _TOKENIZER.findall(result.bleu.signature)[0]]
+        # Of chrF's tests it can write no JSON.
+        words += "--metrics bleu chrf --paired-bs --format text".split()
+        command_line.say_next(*words, program="sacrebleu")

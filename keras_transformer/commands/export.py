@@ -3,7 +3,7 @@
 import argparse
 import pathlib
 
-from keras_transformer.commands import flags
+from keras_transformer.commands import command_line, flags
 from keras_transformer.exporting.serving_kit import EXPORT
 from keras_transformer.runs.weights import WEIGHTS
 
@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> None:
     args.precision = None
     run, search = flags.prepare(args, n_best=4)
     print(run.export(args.output, search=search, **given))
+    command_line.say_next("serve", args.output)
 
 
 def _export_to_ctranslate2(args: argparse.Namespace) -> None:

@@ -34,10 +34,11 @@ def run(args: argparse.Namespace) -> None:
         keras-transformer import --from opus-mt-en-de --run-dir runs/en-de
 
     The other verbs take it like any other run: translate, evaluate, score,
-    export, and train --init-from.
+    view, export, and train --init-from.
     """
     command_line.quiet_tensorflow()
     from keras_transformer.importing.run_directory import import_run
 
     languages = args.source_lang, args.target_lang
     print(import_run(args.directory, args.run_dir, *languages))
+    command_line.say_next("translate", "--run-dir", args.run_dir)

@@ -5,7 +5,7 @@ import contextlib
 import pathlib
 from collections.abc import Iterator
 
-from keras_transformer.commands import flags, text_streams
+from keras_transformer.commands import command_line, flags, text_streams
 from keras_transformer.translation.unfinished import chunks, write_chunks
 
 
@@ -51,3 +51,4 @@ def run(args: argparse.Namespace) -> None:
         progress = text_streams.open_display(args.output, total, stack)
         how = [translator.weights.identity, alpha]
         write_chunks(output, chunks(pairs), scored, how, progress)
+    command_line.say_next("evaluate", "--run-dir", args.run_dir)

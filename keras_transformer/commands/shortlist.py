@@ -43,4 +43,7 @@ def run(args: argparse.Namespace) -> None:
     from keras_transformer.run import Run
 
     run = Run(args.run_dir)
-    print(run.shortlist(args.output, args.corpus, pairs=args.pairs))
+    path = run.shortlist(args.output, args.corpus, pairs=args.pairs)
+    print(path)
+    more = ("--run-dir", args.run_dir, "--shortlist", path)
+    command_line.say_next("evaluate", *more)

@@ -44,6 +44,7 @@ def run(args: argparse.Namespace) -> None:
         print(dry_run.costs_of(session))
         return
     loop.train(session)
+    command_line.say_next("evaluate", "--run-dir", session.run_dir)
 
 
 def given_arguments(args: argparse.Namespace) -> dict[str, Any]:

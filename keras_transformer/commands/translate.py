@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from keras_transformer.commands import flags, text_streams
+from keras_transformer.commands import command_line, flags, text_streams
 from keras_transformer.config import Search
 from keras_transformer.data import lines
 from keras_transformer.translation import sentences, terms
@@ -140,6 +140,7 @@ def run(args: argparse.Namespace) -> None:
         how = translator.weights.deciding(search)
         how |= {"by": [args.alignment, args.split_sentences, wanted]}
         write_chunks(output, rows, translated, how, progress)
+    command_line.say_next("view", "--run-dir", args.run_dir, "TEXT")
 
 
 def open_chunks(

@@ -26,6 +26,7 @@ class Folder(Corpus):
         spelt = _ending(names, source_lang), _ending(names, target_lang)
         self._checked: set[str] = set()
         self._sides = sides = [_files(folder, names, x) for x in spelt]
+        self._endings = spelt
         splits = tuple(sorted(sides[0].keys() & sides[1].keys()))
         if not splits or spelt[0] == spelt[1]:
             advice = "name its languages with `source_lang` and `target_lang`"
@@ -38,6 +39,20 @@ class Folder(Corpus):
                 f"{some(names)}; {advice}."
             )
         super().__init__(name, source_lang, target_lang, splits)
+
+    def find(self, split: str, flag: str | None = None) -> str:
+        """Find a split; of one with a single file, name the other file."""
+        is_here = any(split in side for side in self._sides)
+        name = split if is_here else self.real_name(split)
+        both = zip(self._endings, self._sides, strict=True)
+        lacking = [end for end, side in both if name not in side]
+        if len(lacking) == 1:
+            path = pathlib.Path(self.name, f"{name}.{lacking[0]}")
+            raise UserError(
+                f"Expected {path}, plain or gzipped, as the other side of the "
+                f"split {name}, found none; restore it."
+            )
+        return super().find(split, flag)
 
     def read(self, split: str) -> Iterator[Pair]:
         """Check both files of a split first, then stream their lines."""

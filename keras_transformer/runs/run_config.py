@@ -69,6 +69,8 @@ class RunConfig:
     vocabulary: str | None = None  # The checksum of its file.
     symbols: tuple[str, ...] | None = None  # They stay one piece.
     is_imported: bool = False  # And never trained by us.
+    # `strategy` and `minutes` of the last session, which change no result.
+    machine: Mapping[str, Any] | None = None
     version: str | None = __version__  # The one that began the run.
     plan: str | None = None  # The checksum of the plan of its batches.
     # What it was trained with and this version does not have.

@@ -132,6 +132,9 @@ def _begin_with(
             old = np.concatenate([old, mean[None]])[rows]  # -1 is the mean.
         weight.assign(old)
     logger.info("Starting from the weights of %s.", run_dir)
+    if np.any(rows < 0):
+        said = "%d of %d pieces keep their rows, the others start at the mean."
+        logger.info(said, np.sum(rows >= 0), len(rows))
     return {
         "run_dir": run_dir,
         "checkpoints": [*chosen.checkpoints],

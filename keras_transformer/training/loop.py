@@ -6,6 +6,7 @@ prepares the run directory, validates, and alone writes.
 
 import contextlib
 import logging
+import resource
 import signal
 import threading
 import time
@@ -53,8 +54,11 @@ class Stop:
     """Whether Ctrl-C, SIGTERM or SIGHUP has asked a training to end.
 
     Inside `listening`, the first one lets the running step end, so that a
-    checkpoint can be written; a second one does what it does elsewhere.
+    checkpoint can be written; where there are no steps, it ends at once. A
+    second one does what it does elsewhere.
     """
+
+    has_steps = False  # Validations before and after them included.
 
     def __init__(self) -> None:
         # What was received; SIGTERM also stands for the end of another worker.
@@ -67,8 +71,11 @@ class Stop:
 
         def note(number: int, frame: types.FrameType | None) -> None:
             self.signal = signal.Signals(number)
-            logger.info("%s: ending after this step.", self.signal.name)
+            when = " after this step" if self.has_steps else ""
+            logger.info("%s: ending%s.", self.signal.name, when)
             signal.signal(number, handlers[self.signal])
+            if not self.has_steps:
+                self.end()
 
         # Python gives signals only to the main thread.
         if threading.current_thread() is threading.main_thread():
@@ -111,23 +118,27 @@ def train(session: Session) -> None:
             "process's seeds, received a second one; wait until the first "
             "ends, or start another process."
         )
+    stop = Stop()
     with contextlib.ExitStack() as stack:
         enter = stack.enter_context
         stack.callback(_training.release)
         enter(exhaustion.explained(LESS_MEMORY, session.run_dir))
+        enter(stop.listening())
         strategy = workers.make_strategy(session.strategy)
         if workers.is_chief(strategy):
             preparation.check_beginning(session)
             enter(layout.only_writer(session.run_dir))
         enter(workers.together(strategy))
         enter(keras_internals.gradients_forgotten())
-        stop = _train(session, strategy)
+        _train(session, strategy, stop)
     stop.end()
 
 
-def _train(session: Session, strategy: tf.distribute.Strategy) -> Stop:
+def _train(
+    session: Session, strategy: tf.distribute.Strategy, stop: Stop
+) -> None:
     """Prepare, restore, train and finish."""
-    is_chief, stop = workers.is_chief(strategy), Stop()
+    is_chief = workers.is_chief(strategy)
     with workers.chief_first(strategy):
         read = preparation.prepare if is_chief else preparation.read_prepared
         training = read(session)
@@ -149,21 +160,22 @@ def _train(session: Session, strategy: tf.distribute.Strategy) -> Stop:
         validation = Validation(training, local_copy(run) if several else model)
         if must_validate_first or not is_finished:
             writer = Writer(training, validation, stop)
-    model.stop_training = False
-    with stop.listening():
-        try:
-            if writer and must_validate_first:
-                now = writer.validate(now)
-            if not is_finished:
-                now = _take_steps(training, now, stop, writer)
-        finally:
-            if writer:
-                writer.history.close()
+    stop.has_steps, model.stop_training = True, False
+    try:
+        if writer and must_validate_first:
+            now = writer.validate(now)
+        if not is_finished:
+            now = _take_steps(training, now, stop, writer)
+    finally:
+        if writer:
+            writer.history.close()
+    stop.has_steps = False
     if is_chief and stop.signal:
         logger.info("Stopped; the same command goes on from here.")
     elif is_chief:
         validation.finish(now, model.get_weights())
-    return stop
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        logger.info("Peak memory: %.1f GB.", peak)
 
 
 def limits(training: Training, now: Progress) -> list[str]:

@@ -57,7 +57,12 @@ def prepare(session: Session) -> Training:
     run = fitted(session, run, len(plan))
     if run.plan not in (None, known := plan.checksum()):
         _warn_of_other_batches(run, run_dir)
-    run = dataclasses.replace(run, plan=known)
+    machine = {"strategy": session.strategy, "minutes": session.minutes}
+    for name, last in (run.machine or {}).items():
+        if (now := machine.get(name)) != last:
+            said = "The last session had `%s` %s, this one has %s."
+            logger.info(said, name, last or "no limit", now or "no limit")
+    run = dataclasses.replace(run, plan=known, machine=machine)
     logger.info(
         "%s: %d training pairs in %d batches, %d pairs dropped as longer than "
         "%d tokens, %d as empty. %s: %d pairs to validate on.",

@@ -2,13 +2,17 @@
 
 import json
 import os
+import shlex
 import shutil
+import sys
 from unittest import mock
 
 import pytest
 import sacrebleu
+from programs import python
 from verb_calls import ENGLISH, GERMAN, on_one_line, run, write_lines
 
+from keras_transformer.commands import evaluate
 from keras_transformer.run import Run
 from keras_transformer.translation import evaluation
 
@@ -49,6 +53,33 @@ def test_evaluate_scores_what_it_writes(run_dir, translator, capsys):
 
     assert run("evaluate", run_dir, "--lowercase") == 0
     assert "BLEU, lower-cased, tokenised  nrefs:1|" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_sacrebleus_own_command_compares_two_evaluations(
+    run_dir, tmp_path, monkeypatch, caplog
+):
+    caplog.set_level("INFO", "keras_transformer")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert run("evaluate", run_dir) == 0
+    (said,) = [x for x in caplog.messages if x.startswith("Next: ")]
+    other = shutil.copytree(run_dir / "evaluation", tmp_path / "evaluation")
+    write_lines(other / "test" / "translation.txt", GERMAN)
+    words = shlex.split(said.removeprefix("Next: "))
+    command = [word.replace("RUN/", f"{tmp_path}/") for word in words]
+    found = python("-m", *command).stdout
+    scores = report_of(run_dir, "test")["scores"]
+    for name in ("bleu", "chrf"):
+        assert f" {scores[name]['value']:.1f} (" in found
+    assert " 100.0 (" in found and "(p = " in found
+
+
+@pytest.mark.parametrize("name", ["13a", "zh", "char", "ja-mecab", "ko-mecab"])
+def test_the_flag_of_a_tokeniser_is_found_in_its_signature(name):
+    bleu = sacrebleu.BLEU(tokenize=name)
+    bleu.corpus_score(["a"], [["a"]])
+    signature = str(bleu.get_signature())
+    assert evaluate._TOKENIZER.findall(signature) == [name]
 
 
 @pytest.mark.parametrize(

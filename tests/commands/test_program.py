@@ -1,6 +1,8 @@
 """`python -m keras_transformer` as a program, and what it reads."""
 
 import importlib.metadata
+import logging
+import pathlib
 import platform
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from verb_calls import ENGLISH, on_one_line, run, write_lines
 
 import keras_transformer
 from keras_transformer.__main__ import main
+from keras_transformer.commands import command_line
 
 
 def stop(capsys, *words):
@@ -24,7 +27,7 @@ def stop(capsys, *words):
 def test_help_shows_the_verbs_with_an_example_each(capsys):
     code, said = stop(capsys, "--help")
     assert code == 0
-    for verb in ("translate", "score", "evaluate", "export"):
+    for verb in ("translate", "score", "evaluate", "view", "export"):
         assert f"keras-transformer {verb} --run-dir runs/demo" in said.out
 
 
@@ -109,6 +112,15 @@ def test_a_full_disk_is_one_sentence():
     assert done.returncode == 1
     assert done.stderr.startswith("error: No space left on device")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_hint_is_a_shell_command_and_never_in_a_pipe(monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "keras_transformer")
+    command_line.say_next("serve", "exported")
+    assert not caplog.messages
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    command_line.say_next("serve", pathlib.Path("my exports"))
+    assert caplog.messages == ["Next: keras-transformer serve 'my exports'"]
 
 
 def test_backtranslate_pairs_a_text_with_its_translation(

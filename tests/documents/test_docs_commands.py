@@ -106,7 +106,7 @@ def test_the_shell_lines_that_cut_a_corpus_keep_its_pairs(tmp_path):
 def test_there_are_commands_of_every_verb():
     verbs = {arguments[0] for page in PAGES for arguments in commands(page)}
     assert verbs >= {
-        *("train", "translate", "score", "evaluate", "export"),
+        *("train", "translate", "score", "evaluate", "view", "export"),
         *("import", "serve", "shortlist", "distill", "backtranslate"),
     }
 

@@ -150,11 +150,32 @@ def test_a_row_that_was_cut_short_is_passed_over(tmp_path):
     assert [row["step"] for row in rows] == [10, 23]
 
 
+@pytest.mark.parametrize(
+    "number, code", [(signal.SIGTERM, 0), (signal.SIGINT, 130)]
+)
+def test_a_signal_where_there_are_no_steps_ends_at_once(number, code):
+    process = os.fork()
+    if not process:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with Stop().listening():
+                os.kill(os.getpid(), number)
+        except KeyboardInterrupt:
+            os._exit(130)
+        except SystemExit as end:
+            os._exit(end.code)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(process, 0)
+    assert os.waitstatus_to_exitcode(status) == code
+
+
 def test_a_second_ctrl_c_is_an_exception_and_a_second_sigterm_deadly():
     process = os.fork()
     if not process:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         stop = Stop()
+        stop.has_steps = True
         try:
             with stop.listening():
                 os.kill(os.getpid(), signal.SIGINT)
@@ -180,6 +201,7 @@ def test_a_closed_terminal_ends_a_training_but_under_nohup(before, noted):
     found = signal.signal(signal.SIGHUP, before)
     try:
         stop = Stop()
+        stop.has_steps = True
         with stop.listening():
             signal.raise_signal(signal.SIGHUP)
         assert stop.signal == noted

@@ -84,13 +84,14 @@ def test_symbols_are_added_behind_the_other_pieces():
 
 @pytest.mark.slow
 def test_another_vocabulary_takes_the_rows_of_the_pieces_that_both_have(
-    tmp_path, before
+    tmp_path, before, caplog
 ):
     lines = [line for side in digit_corpus()["train"] for line in side]
     # Symbols come first there, so every piece has another row than before.
     path = tmp_path / "new.model"
     new = Tokenizer.train([*lines, "Quark quakt"], 311, path, SYMBOLS)
-    run = tune(tmp_path / "run", tokenizer=path)
+    with caplog.at_level("INFO", "keras_transformer"):
+        run = tune(tmp_path / "run", tokenizer=path)
     old = Tokenizer.load(digit_run())
     table, _ = weights(digit_run())
     grown, _ = weights(run.path)
@@ -101,6 +102,7 @@ def test_another_vocabulary_takes_the_rows_of_the_pieces_that_both_have(
         np.testing.assert_allclose(row, row_of.get(name, mean), atol=1e-6)
         kept += name in row_of
     assert 260 < kept < new.vocab_size - 3
+    assert f"{kept} of {new.vocab_size} pieces keep their rows" in caplog.text
     assert translated(run.translator()) == translated(before)
 
 

@@ -243,3 +243,16 @@ def test_long_work_gives_a_sign_of_life(caplog):
     with heartbeat("Nothing", seconds=1000):
         pass
     assert len(caplog.messages) == count
+
+
+def test_a_machine_that_differs_from_the_last_sessions_is_told(
+    folder, run_dir, caplog
+):
+    caplog.set_level(logging.INFO, "keras_transformer")
+    prepare(folder, run_dir)
+    asked = understand(run_dir=run_dir, minutes=7)
+    for _ in range(2):  # It is what the run has now.
+        preparation.prepare(asked)
+        asked = understand(run_dir=run_dir, minutes=7)
+    (said,) = (x for x in caplog.messages if "last session" in x)
+    assert "`minutes` no limit, this one has 7" in said

@@ -67,6 +67,7 @@ def test_time_ends_a_run_too(corpus, tmp_path, caplog):
     for _ in range(2):
         assert train_on_digits(*argv, "--minutes", "0.05") == 0
     assert "is finished" in caplog.text
+    assert re.search(r"Peak memory: \d+\.\d GB", caplog.text)
 
 
 def error_of(capsys, *argv, code=command_line.WRONG):
