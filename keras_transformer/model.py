@@ -243,7 +243,8 @@ class Transformer(ExactModel):
     ) -> Any:
         """Predict every next token of a whole target.
 
-        A call does not come here: to change both, override `features`.
+        A call computes `features` and does not come here. A subclass that
+        changes the decoder overrides both.
 
         Args:
             target_in: Integer tensor `(B, T)`, begin token first.
@@ -449,7 +450,8 @@ class Transformer(ExactModel):
                 "A Transformer has no `export` on PyTorch; save it as `.keras` "
                 "and export it on TensorFlow."
             )
-        kwargs.setdefault("input_signature", [self.input_signature()])
+        if len(args) < 3 and kwargs.get("input_signature") is None:
+            kwargs["input_signature"] = [self.input_signature()]
         super().export(filepath, *args, **kwargs)
 
     def get_config(self) -> dict[str, Any]:

@@ -129,5 +129,7 @@ def _by_blocks(mask: Tensor, blocks: _Blocks) -> Tensor:
     """Cut a mask of keys, `(B, H, 1, T)` or less, to `(B, H, N, 1, C)`."""
     while len(mask.shape) < 4:
         mask = mask[None]
+    if mask.shape[-1] == 1:  # The same for all keys.
+        return mask[..., None]
     keys = blocks.look(ops.swapaxes(mask, -1, -2))
     return ops.swapaxes(keys, -1, -2)

@@ -24,6 +24,7 @@ SIZES = dict(num_heads=3, key_dim=5, value_dim=7)
 MASKS = {
     "none": None,
     "keys": (2, 1, 1, "T"),
+    "rows": (2, 1, 1, 1),
     "queries": (2, 1, "T", 1),
     "pairs": (2, 1, "T", "T"),
     "pairs of a head": (2, 3, "T", "T"),
