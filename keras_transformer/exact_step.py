@@ -192,13 +192,18 @@ class ExactModel(keras_internals.BuiltFromSpec):
             # As it was given: Keras notes what `"auto"` became here.
             config["jit_compile"] = self._given_jit_compile
             config["accumulate"] = self.accumulate
+            seeds = map(ops.convert_to_numpy, replicas.seeds_of(self))
+            config["seeds"] = [x.tolist() for x in seeds]
         return config
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         # Keras does not compile a loaded model that overrides `compile`.
         config = keras.saving.deserialize_keras_object(config)
-        config.pop("seeds", None)  # Of files of earlier versions.
+        seeds = config.pop("seeds", ())
         self.compile(**config)
+        # Keras gives loaded layers new seeds.
+        for state, seed in zip(replicas.seeds_of(self), seeds, strict=False):
+            state.assign(seed)
         if self.optimizer is not None:
             self.optimizer.build(self.trainable_variables)
 

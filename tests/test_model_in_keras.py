@@ -389,7 +389,7 @@ def test_fit_moves_every_weight():
 
 @pytest.mark.stands_for("models that Keras saves")
 def test_the_step_after_loading_is_the_step_without(tmp_path):
-    model = make_model(num_layers=1)
+    model = make_model(num_layers=1, dropout=0.1)
     loss = SmoothedCrossEntropy(0.1)
     adam = Adam(TransformerSchedule(10, 700))
     model.compile(adam, loss, jit_compile=False, accumulate=2)

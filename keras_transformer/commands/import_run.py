@@ -41,4 +41,4 @@ def run(args: argparse.Namespace) -> None:
 
     languages = args.source_lang, args.target_lang
     print(import_run(args.directory, args.run_dir, *languages))
-    command_line.say_next("translate", "--run-dir", args.run_dir)
+    command_line.say_next("translate", "--run-dir", args.run_dir, "FILE")

@@ -24,7 +24,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has."""
     flags.add_run_flags(parser)
     add = parser.add_argument
-    add(
+    either = parser.add_mutually_exclusive_group().add_argument
+    either("file", nargs="?", type=pathlib.Path, help="the same as --input")
+    either(
         "--input",
         type=pathlib.Path,
         metavar="FILE",
@@ -91,6 +93,7 @@ def run(args: argparse.Namespace) -> None:
     or with --n-best as a fourth column. Lines that are cut after
     --max-source-length tokens are named on standard error.
     """
+    args.input = args.input or args.file
     opened, search = flags.prepare(args)
     if args.prefixes and args.prefix is not None:
         args.parser.error("expected --prefix or --prefixes, received both")

@@ -38,6 +38,7 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _BREAKS = str.maketrans("\n\r\0", "   ")
 # The most bytes read at a time.
 BLOCK_BYTES = 1 << 20
+_LONGEST = 1 << 24  # Characters of a line: a few bytes of gzip can be any.
 
 
 def open_file(path: str | os.PathLike, flag: str) -> BinaryIO:
@@ -80,6 +81,11 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[str]:
         *whole, rest = (rest + text).split("\n")
         for line in whole:
             yield line.removesuffix("\r")
+        if len(rest) > _LONGEST and "\r" not in rest:
+            raise UserError(
+                f"Expected lines of text in {name}, received more than "
+                f"{_LONGEST:,} characters without a line end; break them."
+            )
     if rest:
         yield rest.removesuffix("\r")
 

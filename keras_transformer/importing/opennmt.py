@@ -227,7 +227,9 @@ def _sentencepiece(
 def _find(folder: pathlib.Path, name: Any, setting: str) -> pathlib.Path:
     """Find a file by its name: its path is that of the training machine."""
     path = folder / pathlib.PurePath(str(name)).name
-    if not path.is_file():
+    # A link out of the folder is refused, because errors quote the content.
+    is_here = path.resolve().is_relative_to(folder.resolve())
+    if not (path.is_file() and is_here):
         raise UserError(
             f"Expected the file that {setting} names in {folder}, found no "
             f"{path.name}; copy it there."

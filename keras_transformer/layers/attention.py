@@ -69,7 +69,7 @@ class MultiHeadAttention(Layer):
 
     Call arguments:
         query: Float tensor `(B, T, D)`.
-        key: Float tensor `(B, S, D)`; for self-attention the query itself.
+        key: Float tensor `(B, S, D)`; by default `value`.
         value: Float tensor `(B, S, D)`; by default `key`. Like all that
             follows, only by keyword: Keras takes it before `key`.
         attention_mask: Boolean tensor `(B, T, S)`, or broadcastable to
@@ -123,7 +123,7 @@ class MultiHeadAttention(Layer):
     ) -> None:
         d_model = query_shape[-1]
         self.input_spec = sequence_of(d_model)
-        key_shape = key_shape or query_shape
+        key_shape = key_shape or value_shape or query_shape
         value_shape = value_shape or key_shape
         keys = self.num_heads * self.key_dim
         values = self.num_heads * self.value_dim
@@ -143,7 +143,7 @@ class MultiHeadAttention(Layer):
     def call(
         self,
         query: Tensor,
-        key: Tensor,
+        key: Tensor | None = None,
         *,
         value: Tensor | None = None,
         attention_mask: Tensor | None = None,
@@ -151,6 +151,12 @@ class MultiHeadAttention(Layer):
         return_attention_scores: bool = False,
         training: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
+        key = value if key is None else key
+        if key is None:
+            raise ValueError(
+                "MultiHeadAttention needs `key` or `value`; for self-attention "
+                "pass the query itself. Received: neither"
+            )
         value = key if value is None else value
         output, weights = self.attend_sequence(
             query,

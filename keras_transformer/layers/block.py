@@ -338,6 +338,9 @@ class DecoderLayer(Block):
         use_causal_mask: bool = False,
         return_attention_scores: bool = False,
     ) -> Any:
+        if memory is None:
+            said = "`memory` must be the encoder's output `(B, S, D)`."
+            raise ValueError(f"{said} Received: None")
         # Keras has passed the inputs' mask by its name.
         self_masks = (mask_of_heads(self_mask), mask_of_keys(inputs_mask))
         of_memory = mask_of_keys(implicit_mask(memory))

@@ -54,6 +54,7 @@ class Batcher:
 
     def __init__(self, batching: Batching) -> None:
         self.batching = batching
+        self.answered = 0  # Batches so far.
         # Texts that hold a place, and how many are of long requests.
         self.taken = self.taken_by_long = 0
         threads = batching.num_batch_threads
@@ -178,6 +179,7 @@ class Batcher:
                 elif not part[0].answer.done():
                     part[0].answer.set_exception(error)
                 continue
+            self.answered += 1
             for waiting, answer in zip(part, answers, strict=True):
                 if not waiting.answer.done():
                     waiting.answer.set_result(answer)

@@ -177,6 +177,13 @@ class Job:
             raise RefusalError("The client has left.", GONE) from None
         query = self.request.scope["query_string"]
         self.is_long = len(self.body) + len(query) > _SHORT
+        packing = self.request.headers.get("content-encoding", "identity")
+        if packing.lower() != "identity":
+            raise RefusalError(
+                f"Expected a body as it is, received {packing[:20]}; send it "
+                "unpacked, or through a proxy that unpacks it.",
+                415,
+            )
 
     async def _read(self) -> None:
         service, limits = self.service, self.service.limits

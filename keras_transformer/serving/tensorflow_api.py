@@ -127,7 +127,10 @@ def _text(value: Any) -> bytes:
         if isinstance(value, str):
             return value.encode()
         if isinstance(value, dict) and isinstance(value.get("b64"), str):
-            return base64.b64decode(value["b64"], validate=True)
+            # Like TensorFlow Serving, in either alphabet, in lines or whole.
+            encoded = "".join(value["b64"].split()).rstrip("=")
+            padding = "=" * (-len(encoded) % 4)
+            return base64.b64decode(encoded + padding, "-_", validate=True)
     except ValueError:
         pass
     raise RefusalError(

@@ -48,3 +48,9 @@ def test_a_run_without_a_checkpoint_is_an_error(run_dir, tmp_path, capsys):
     assert run("evaluate", copy) == 2
     assert str(copy) in capsys.readouterr().err
     assert not (copy / "evaluation").exists()
+
+
+def test_a_text_has_one_file(run_dir, source_file, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        run("translate", run_dir, source_file, "--input", source_file)
+    assert "--input: not allowed with argument" in capsys.readouterr().err

@@ -105,7 +105,7 @@ def test_sentences_of_a_line_are_translated_one_by_one(
     source = tmp_path / "source.en"
     write_lines(source, ["The dog of Mr. Cat.  Why?", "", "A dog. Barks."])
     short = ("--beam-size", 1, "--max-length", 7)  # So that it is soon traced.
-    given = ("--input", source)
+    given = (source,)  # As `--input` takes it.
     assert run("translate", run_dir, *given, "--split-sentences", *short) == 0
     assert "several sentences" not in caplog.text
     texts = ["The dog of Mr. Cat.", "Why?", "A dog.", "Barks."]

@@ -92,6 +92,7 @@ def test_a_folder_without_a_pair_of_files_is_refused(
         ("empty", r"y\.en and .*y\.de"),
         ("half", r"half\.de, plain or gzipped, .*found none"),
         ("packed", r"packed\.de\.gz"),
+        ("endless", r"endless\.de\.gz"),
         # "named" is the argument that had the split.
         ("test", "test; .*, whole; .*`named`"),
     ],
@@ -102,8 +103,10 @@ def test_a_split_nobody_can_read_is_refused_at_once(tmp_path, split, message):
         tmp_path,
         **dict(whole_en=LINE, whole_de=LINE, unequal_en=LINE * 3),
         **dict(unequal_de=LINE, empty_en=b"", empty_de=b"", half_en=LINE),
-        packed_en=LINE,
+        **dict(packed_en=LINE, endless_en=LINE),
     )
+    endless = gzip.compress(b"eins" * 5_000_000 if split == "endless" else b"")
+    (tmp_path / "endless.de.gz").write_bytes(endless)
     (tmp_path / "packed.de.gz").write_bytes(packed[: len(packed) // 2])
     corpus = open_corpus(name, "en", "de")
     with pytest.raises(config.UserError, match=message):

@@ -104,6 +104,12 @@ def test_an_unbuilt_layer_tells_what_it_returns(kind, policy):
     assert (tuple(spec.shape), spec.dtype) == (found.shape, found.dtype.name)
 
 
+@pytest.mark.parametrize("kind", [DecoderLayer, Decoder])
+def test_a_decoder_without_memory_is_refused(kind):
+    with pytest.raises(ValueError, match="`memory` must be the encoder's"):
+        kind(num_heads=2)(np.ones((5, 7, 10), "float32"), None)
+
+
 @keras.saving.register_keras_serializable(package="test")
 def halved(x):
     return x / 2

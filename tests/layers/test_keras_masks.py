@@ -92,6 +92,18 @@ def test_attention_honours_the_masks_that_keras_attaches(pair, of):
     np.testing.assert_array_equal(output._keras_mask, QUERY_MASK)
 
 
+def test_one_name_or_place_for_keys_and_values_is_enough(pair):
+    layer = MultiHeadAttention(3, 5, 7)
+    expected = layer(QUERY, MEMORY)
+    np.testing.assert_array_equal(layer(QUERY, key=MEMORY), expected)
+    np.testing.assert_array_equal(layer(QUERY, value=MEMORY), expected)
+    # Nothing was built before this call.
+    unbuilt = MultiHeadAttention(3, 5, 7)
+    assert unbuilt(QUERY, value=MEMORY).shape == expected.shape
+    with pytest.raises(ValueError, match="needs `key` or `value`"):
+        layer(QUERY)
+
+
 def test_three_tensors_without_names_are_refused():
     # The paper has the key before the value, Keras the value before the key.
     with pytest.raises(TypeError, match="too many positional arguments"):

@@ -1,13 +1,18 @@
 """LibreTranslate's interface, with a client that others wrote."""
 
+import threading
+from concurrent import futures
+
 import httpx
 import pytest
 from libretranslatepy import LibreTranslateAPI
 from running_server import running
 from still_model import StillModel
+from waiting import until
 from word_by_word_model import WordByWord
 
 from keras_transformer.serving import libretranslate_api
+from keras_transformer.serving.limits import Batching
 from keras_transformer.serving.markup import MAX_HTML
 
 TEXT = "Hund bellt."
@@ -173,6 +178,28 @@ def test_a_model_that_hangs_is_not_well(monkeypatch):
         answer = httpx.get(f"{server.url}/health")
         model.gate.set()
     assert answer.status_code == 503
+
+
+@pytest.mark.parametrize("answers, code", [(True, 200), (False, 503)])
+def test_a_full_queue_is_well_as_long_as_the_model_answers(
+    monkeypatch, answers, code
+):
+    monkeypatch.setattr(libretranslate_api, "HEALTH_SECONDS", 2.0)
+    model = StillModel(is_open=False)
+    body = {**ASKED, "q": "Hund"}
+    with (
+        running(model, Batching(1, 0, 1, 1)) as server,
+        futures.ThreadPoolExecutor(2) as pool,
+    ):
+        url, batcher = f"{server.url}/translate", server.service.batcher
+        asked = [pool.submit(httpx.post, url, json=body) for _ in range(2)]
+        until(lambda: batcher.taken == 2)
+        assert httpx.post(url, json=body).status_code == 503
+        if answers:
+            threading.Timer(0.3, model.gate.set).start()
+        assert httpx.get(f"{server.url}/health").status_code == code
+        model.gate.set()
+        assert {each.result().status_code for each in asked} == {200}
 
 
 @pytest.mark.parametrize(

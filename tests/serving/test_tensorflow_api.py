@@ -5,6 +5,7 @@ where that is silent; the numbers are those of the session loader.
 """
 
 import base64
+import gzip
 import json
 from concurrent import futures
 
@@ -62,7 +63,12 @@ def test_rows_are_answered_in_rows(client, expected, by_name):
 
 
 def test_bytes_travel_in_base64(client, served, expected):
-    rows = [{"b64": base64.b64encode(text.encode()).decode()} for text in TEXTS]
+    def encoded(text, alphabet=b"+/"):
+        return {"b64": base64.b64encode(text.encode(), alphabet).decode()}
+
+    rows = [encoded(TEXTS[0]), encoded(""), encoded(TEXTS[2], b"-_")]
+    rows[0]["b64"] = rows[0]["b64"].rstrip("=")
+    rows[2]["b64"] = "\r\n".join(rows[2]["b64"])
     found = client.post(PREDICT, json={"inputs": rows}).json()
     assert found == {"outputs": expected}
     # This is no text in UTF-8.
@@ -70,6 +76,14 @@ def test_bytes_travel_in_base64(client, served, expected):
     (row,) = found["predictions"]
     (score,) = served("serving_default", text=[b"\xff"])["score"]
     assert row["score"] == pytest.approx(score, rel=1e-4)
+
+
+def test_a_packed_body_is_refused_in_a_sentence(client):
+    body = gzip.compress(json.dumps({"inputs": TEXTS}).encode())
+    asked = {"content": body, "headers": {"Content-Encoding": "gzip"}}
+    answer = client.post(PREDICT, **asked)
+    assert answer.status_code == 415
+    assert "Expected a body as it is, received gzip" in answer.json()["error"]
 
 
 def test_matrices_are_those_of_the_request_alone(client, served):
