@@ -250,6 +250,8 @@ def token_weights(
     Ids below 0, such as the -1 or -100 of others, are always padding. If no
     class is, so is what Keras's mask of `logits` hides.
     """
+    if logits is not None:
+        _check_shape(target, logits)
     counts, pad = ops.greater_equal(target, 0), ignore_class
     seen = implicit_mask(logits) if pad is None else ops.not_equal(target, pad)
     if seen is not None:
@@ -257,10 +259,30 @@ def token_weights(
     weights = ops.cast(counts, "float32")
     if sample_weight is not None:
         sample_weight = ops.cast(sample_weight, "float32")
-        if len(sample_weight.shape) == 1 < len(target.shape):
-            sample_weight = sample_weight[:, None]
+        missing = len(target.shape) - len(sample_weight.shape)
+        if missing < 0:  # As Keras takes `(N, 1)` beside `(N,)`.
+            sample_weight = ops.squeeze(sample_weight, axis=-1)
+        for _ in range(missing):
+            sample_weight = sample_weight[..., None]
         weights = weights * sample_weight
     return weights
+
+
+def _check_shape(target, logits):
+    """Refuse other targets than `(B, T)` or `(B, T, 1)`, as far as is known."""
+    if None in (getattr(x.shape, "rank", 0) for x in (target, logits)):
+        return
+    shape, expected = tuple(target.shape), tuple(logits.shape[:-1])
+    if len(shape) > len(expected) and shape[-1] == 1:
+        shape = shape[:-1]
+    same = (
+        None in (x, y) or x == y for x, y in zip(shape, expected, strict=False)
+    )
+    if len(shape) != len(expected) or not all(same):
+        raise ValueError(
+            f"Expected targets of the shape {expected}, as the logits "
+            f"{tuple(logits.shape)} have it, received {tuple(target.shape)}."
+        )
 
 
 class _TokenMean(keras.metrics.Mean):

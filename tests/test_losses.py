@@ -329,3 +329,32 @@ def test_a_classifiers_labels_of_either_rank_are_weighed_and_counted(columns):
     ours = SmoothedCrossEntropy(0.0, ignore_class=None)
     found = float(ours(target, logits.reshape(5, *columns, 3), weights))
     assert found == pytest.approx(float(keras_own(target[:3], logits[:3])))
+
+
+@pytest.mark.parametrize(
+    "of_target, of_weights", [((5,), (5, 1)), ((5, 1), (5,))]
+)
+def test_weights_of_another_rank_than_the_target_belong_to_its_rows(
+    of_target, of_weights
+):
+    target = np.array([0, 1, 2, 1, 0], "int32").reshape(of_target)
+    logits = np.arange(15, dtype="float32").reshape(5, 3) % 4
+    weights = np.array([1, 2, 3, 5, 7], "float32")
+    each = keras.losses.SparseCategoricalCrossentropy(
+        from_logits=True, reduction="none"
+    )(target.reshape(5), logits)
+    expected = np.sum(weights * each) / 18
+    loss = SmoothedCrossEntropy(0.0, ignore_class=None)
+    found = float(loss(target, logits, weights.reshape(of_weights)))
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "wrong", [TARGET.T, TARGET[:, :2], TARGET.ravel(), np.eye(7)[TARGET]]
+)
+@pytest.mark.parametrize(
+    "score", [SmoothedCrossEntropy(), TokenAccuracy(), Perplexity()]
+)
+def test_a_target_of_another_shape_than_the_logits_is_refused(score, wrong):
+    with pytest.raises(ValueError, match=r"\(3, 5\)"):
+        score(wrong, LOGITS)
