@@ -16,6 +16,7 @@ Python, the bulk tokenizer and every graph run alike.
 import collections
 import functools
 import itertools
+import re
 import string
 import unicodedata
 from collections.abc import Iterable
@@ -53,6 +54,7 @@ _ALIKE = """
 يی كک еёЁ 高髙 崎﨑 民⺠ 母⺟ 西⻄ 见⻅ 角⻆ 贝⻉ 车⻋ 長⻑ 长⻓
 门⻔ 青⻘ 页⻚ 风⻛ 飞⻜ 食⻝ 马⻢ 骨⻣ 鬼⻤ 鱼⻥ 鸟⻦ 麦⻨ 黄⻩ 齐⻬ 齿⻮ 龙⻰
 """.split()
+_STAYS = re.compile("(?:[!-_a-~]| (?! ))*").fullmatch  # In `forms_of`.
 _NOTES = "⁰¹²³⁴⁵⁶⁷⁸⁹①②③④⑤⑥⑦⑧⑨"  # Footnotes, and powers.
 # A mark of voicing may be a character of its own: each, and what composes.
 _KANA = [*map(chr, (*range(0x3041, 0x30FF), *range(0xFF66, 0xFF9E)))]
@@ -68,6 +70,33 @@ def is_singleton(character: str) -> bool:
     """Return whether Unicode takes it for another character, in any text."""
     plain = unicodedata.decomposition(character)
     return bool(plain) and " " not in plain
+
+
+def forms_of(text: str) -> list[str]:
+    """Return what each character stands for in any text, in its own case.
+
+    Of several spaces all but the first are nothing. Accents stay.
+    """
+    if _STAYS(text):
+        return [*text]
+    forms = [*map(_form, text)]
+    pairs = itertools.pairwise(["", *forms])
+    return ["" if last == form == " " else form for last, form in pairs]
+
+
+@functools.cache
+def _form(character: str) -> str:
+    if character == "\n" or character in "\u200c\u200d":
+        return character  # A joiner shows.
+    if character.isspace():
+        return " "
+    is_point = 10 <= unicodedata.combining(character) < 36
+    if is_point or any(x[0] <= character <= x[1] for x in _IGNORABLE):
+        return ""
+    if unicodedata.normalize("NFD", character) == character:
+        row = (x for x in _ALIKE if character in x)
+        character = next(row, character)[0]
+    return unicodedata.normalize("NFKD", character)
 
 
 def for_sources(model: bytes, pieces: Iterable[str] | None = None) -> bytes:

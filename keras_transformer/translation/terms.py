@@ -12,13 +12,13 @@ import itertools
 import pathlib
 import re
 from collections.abc import Callable, Mapping
-from unicodedata import category
 
 from keras_transformer.config import SettingError, UserError
 from keras_transformer.data import lines
 from keras_transformer.data.languages import language_of, words_of
 from keras_transformer.data.pieces import AS, END, KEPT, MARKS, TERM
 from keras_transformer.data.texts import checked_texts
+from keras_transformer.translation.spellings import Spellings, are_letters
 
 _SYMBOL = "|".join((*MARKS, *KEPT))
 MARK = re.compile(f"({TERM}(?:(?!{_SYMBOL}).)+{AS}(?:(?!{_SYMBOL}).)*{END})")
@@ -48,6 +48,8 @@ _AS_IT_IS = re.compile(
 )
 # What ICU may cut through: letters of Chinese, or four of another script.
 _IS_SURE = re.compile("(?:.*[㐀-鿿].*|.{4,})(?<=[\u0e00-\uf8ff])").fullmatch
+# A field as spreadsheets quote it.
+_QUOTED = re.compile(r'(?<![^\t])"((?:[^"\t]|"")*)"(?![^\t])')
 LONGEST = 100  # Characters of a term.
 
 
@@ -62,11 +64,9 @@ class Terms:
     """
 
     def __init__(self, terms: Mapping[str, str], source_lang: str) -> None:
-        self._terms = _checked(terms)
-        lengths = {len(source) for source in self._terms}
-        self._lengths = sorted(lengths, reverse=True)
         self._language = source_lang
         self._has_spaces = language_of(source_lang).has_spaces
+        self._terms = Spellings(_checked(terms), source_lang)
 
     def mark(self, text: str) -> str:
         """Mark a text: what it has marked itself, terms, and what stays."""
@@ -78,17 +78,23 @@ class Terms:
         text = re.sub(_SYMBOL, lambda x: f"< {x[0][1:]}", text)
         parts = _AS_IT_IS.split(text)
         parts[1::2] = (f"{TERM}{x}{AS}{END}" for x in parts[1::2])
-        if self._terms:
+        if self._terms.lengths:
             parts[::2] = map(self._with_terms, parts[::2])
         return "".join(parts)
 
     def _with_terms(self, text: str) -> str:
-        parts, done, borders = [""], 0, self._borders(text)
+        whole, at, place = self._terms.read(text)
+        borders = {place[at[border]] for border in self._borders(text)}
+        parts, done, known = [""], 0, self._terms.known
         for start in sorted(borders):
-            for length in self._lengths if start >= done else ():
-                words = text[start : start + length]
-                stop = start + len(words)
-                wanted = self._terms.get(words, self._terms.get(words.lower()))
+            first = at[start]
+            for length in self._terms.lengths if start >= done else ():
+                form = whole[first : first + length]
+                if form not in known:
+                    continue
+                stop = place.get(first + len(form), start)
+                words = text[start:stop]
+                wanted = self._terms.get(form, words)
                 if wanted is not None and (
                     stop in borders or self._is_cut(words, start, borders)
                 ):
@@ -107,7 +113,7 @@ class Terms:
         """Find where words begin and end."""
         if not self._has_spaces:
             return {*itertools.chain(*words_of(text, self._language))}
-        letters = [x.isalnum() or category(x)[0] == "M" for x in text]
+        letters = are_letters(text)
         pairs = itertools.pairwise([False, *letters, False])
         return {i for i, both in enumerate(pairs) if not all(both)}
 
@@ -149,6 +155,7 @@ def read(path: pathlib.Path) -> dict[str, str]:
     terms = {}
     with lines.open_file(path, "`terms`") as file:
         for number, line in enumerate(lines.read_lines(file, str(path)), 1):
+            line = _QUOTED.sub(lambda x: x[1].replace('""', '"'), line)
             source, tab, wanted = line.partition("\t")
             if "\t" in wanted or bool(source.strip()) != bool(tab):
                 raise UserError(

@@ -37,6 +37,46 @@ def test_a_glossary_marks_whole_words_and_the_longest_term(text, marked):
     assert mark(text, glossary | {"US": "USA", "Sam": ""}) == marked
 
 
+@pytest.mark.parametrize(
+    ("language", "term", "text", "marked"),
+    [
+        ("en", "O'Brien", "Mr O’Brien.", "Mr <O’Brien>."),
+        ("en", "O’Brien", "O'Brien", "<O'Brien>"),
+        ("en", "New York", "New\xa0York", "<New\xa0York>"),
+        ("en", "New York", "in  New  York  now", "in  <New  York>  now"),
+        ("en", "naïve", "a nai\u0308ve man", "a <nai\u0308ve> man"),
+        ("en", "nai\u0308ve", "a Naïve man", "a <Naïve> man"),
+        ("en", "naïve", "a naive man", "a naive man"),
+        ("en", "lampshade", "lamp\xadshade", "<lamp\xadshade>"),
+        ("en", "lamp", "lamp\xadshade", "lamp\xadshade"),
+        ("en", "co-op", "a co\u2011op", "a <co\u2011op>"),
+        ("en", "ABC", "ＡＢＣ abc", "<ＡＢＣ> abc"),
+        ("en", "Sony", "Sony™", "<Sony>™"),
+        ("en", "new york", "new\nyork", "new\nyork"),
+        ("ru", "Елка", "Ёлка елка", "Ёлка елка"),
+        ("tr", "istanbul", "İstanbul", "<İstanbul>"),
+        ("tr", "ışık", "Işık IŞIK", "<Işık> <IŞIK>"),
+        ("tr", "ilk", "Ilk", "Ilk"),
+        ("de", "straße", "STRASSE", "<STRASSE>"),
+        ("de", "in maßen", "in Massen", "in Massen"),
+        ("el", "οδός", "ΟΔΌΣ", "<ΟΔΌΣ>"),
+        # か゛ is が, of which か is no part.
+        ("ja", "か", "が", "が"),
+        ("ja", "ガス", "ｶﾞｽ", "<ｶﾞｽ>"),
+    ],
+)
+def test_words_that_look_alike_are_one_term(language, term, text, marked):
+    found = mark(text, {term: "x"}, language)
+    assert found == re.sub("<(.*?)>", r"<term>\1<as>x</term>", marked)
+
+
+def test_of_terms_that_look_alike_the_one_as_written_counts():
+    glossary = {"O’B": "1", "O'B": "2"}
+    assert mark("O'B O’B", glossary) == (
+        "<term>O'B<as>2</term> <term>O’B<as>1</term>"
+    )
+
+
 def test_a_vowel_sign_of_hindi_belongs_to_its_word():
     # कम and कमी: "less" and "lack".
     assert mark("कमी कम", {"कम": "less"}, "hi") == (
@@ -138,6 +178,19 @@ def test_a_file_has_a_term_on_each_line(tmp_path):
     path = tmp_path / "terms.tsv"
     path.write_text("lamp\tLeuchte\n\nname\t\n", "utf-8")
     assert terms.read(path) == {"lamp": "Leuchte", "name": ""}
+
+
+def test_a_field_of_a_file_may_be_quoted_as_spreadsheets_do(tmp_path):
+    path = tmp_path / "terms.tsv"
+    path.write_text(
+        '"lamp"\t"Leuchte"\n5" disk\tx\n"a ""b"" c"\t""\n"a" b\t"c\n', "utf-8"
+    )
+    assert terms.read(path) == {
+        "lamp": "Leuchte",
+        '5" disk': "x",
+        'a "b" c': "",
+        '"a" b': '"c',
+    }
 
 
 @pytest.mark.parametrize("line", ["lamp", "lamp\tb\tc", "\tLeuchte"])
