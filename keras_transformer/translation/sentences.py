@@ -18,7 +18,7 @@ from keras_transformer.config import UserError
 from keras_transformer.data.languages import language_of, words_of
 from keras_transformer.data.pieces import TERM
 from keras_transformer.machine import extras
-from keras_transformer.translation.terms import MARK
+from keras_transformer.translation.terms import ADDRESS, MARK
 
 # Characters of a line to look at together: for some texts, such as opening
 # quotes alone, sentencex's time grows with the square of the length.
@@ -39,6 +39,7 @@ _PICTURE = (
 )
 _SMALL = "".join(x for x in map(chr, range(0x530)) if x.islower())
 _BIG = rf"[^\W\d_{_SMALL}]"
+_CAPITAL = "".join(x for x in map(chr, range(0x530)) if x.isupper())
 _LATIN = "0-9A-Za-z０-９Ａ-Ｚａ-ｚ"
 _END = ".!?…。！？"
 # With such a particle, or somebody who says it, a sentence of Japanese, Korean
@@ -81,7 +82,8 @@ _SHOWN = [
         "!",
     ),
     # In Chinese and Japanese also before a digit, and a small Latin letter.
-    (r"(?<=[。！？])(?<![0-9]。)(?:\d(?!\d?[.．、]\D)|[a-z](?=[a-z]))", "X"),
+    (r"(?<=[。！？])(?<![0-9]。)(?:\d(?!\d?[.．、]\D)|[a-z](?=[^\W\d_]))", "X"),
+    *[("〝", "“"), ("[〟〞]", "”")],
 ]
 # Where words stand between spaces, a quotation mark opens behind one.
 _SPACED = [
@@ -89,47 +91,56 @@ _SPACED = [
     (r"(?<=\w)['’](?=\w)|(?<!\S)['’](?=[nst]\b)", "X"),
     (r"(?<![^\s(\[—–])[\"„“”](?=[^\s.,;:!?)\]])", "“"),
     (r"(?<=[^\s(\[])[\"„“”](?!\w)|(?<=[.!?…,])[\"„“”]", "”"),
-    (r"(?<![^\s(\[—–“])['‚‘’](?=[^\W\d])", "‘"),
-    (r"(?<=[^\s(\[])['‚‘’](?!\w)", "’"),
+    (r"(?<![^\s(\[—–“])['‚‘’›‹](?=[^\W\d])", "‘"),
+    (r"(?<=[^\s(\[])['‚‘’›‹](?!\w)", "’"),
 ]
 # Elsewhere the points of names, such as "J.K.", are none of sentences.
 _NAMES = (
     rf"(?<=[{_LATIN}])[.．](?=[{_LATIN}])|(?<![{_LATIN}])(?:[A-ZＡ-Ｚ]|Mrs?|Ms|Dr"
     r"|St|vs|No|[JS]r|Prof|Ｍｒｓ?|Ｄｒ|Ｎｏ)[.．](?=\w)"
 )
-# No sentence ends before a comma, "he said" or the rest of a word, in a title
-# or a number.
+# No sentence ends before a comma, "he said" or the rest of a word, in a title,
+# a number or a name such as "README.TXT"; in "came.She" one does.
 _WITHIN = (
     rf"[{_END}]+(?=[」』”》〉’]*[,;，、；：—…]|[》〉]|[」』”’)）]+(?:{_GOES_ON})"
     rf"|[»”’]+ [{_SMALL}]|[»”’]? ?[-–—] ?[{_SMALL}]|-\w|[ºª°])|(?<=\d)．(?=\d)"
+    rf"|(?<=[{_CAPITAL}])\.(?=[{_CAPITAL}](?!\.))"
+    rf"|(?<=\w)\.(?=[{_CAPITAL}](?:[{_CAPITAL}]|\w+(?:\.\w|\()))"
 )
+_NORWEGIAN = r"f\.eks|bl\.a|dvs|jf|kl|pga|tlf|ca|nr|hr|dr|mill|m\.fl|t\.d"
 # What sentencex does not know of languages: abbreviations that end nothing.
 _SHORT = {
     "ar": "[ء-ي]",
     "de": "Hrn|Dipl|Abb|Tab|Kap|Bd|Abs|Tel|geb|gest|gegr|inkl|exkl|zzgl|bspw|Hg"
-    "|Hrsg|phil|freundl|(?:d(?:er|ie|as|es|em|en)|[ia]m|[ia]ns|vom|zu[mr]|beim"
+    "|Ing|Kfm|Hrsg|phil|freundl|(?:d(?:er|ie|as|es|em|en)|[ia]m|[ia]ns|vom|zu[mr]|beim"
     r"|(?:[mds]?ein|ihr|unser)(?:e[mnrs]?)?) +\d{1,3}"
     # Where a line begins, numbers before other words are those of a list.
     r"|(?:[IVX]+|\d\d?)(?=\. (?:Jan|Feb|Mär|Apr|Mai\b|Ju[nl]i|Aug|Sep|Okt|Nov"
     "|Dez|Weltkr|Jahr|Bundes|Liga|FC|Stock|Platz|Advent|Klasse|Halb|Quart))",
-    "en": "Ms|Amb|Atty|Vol|Figs|Apt|approx|tbsp|tsp",
-    "es": "Dña|aprox|Mons",
+    "en": "Ms|Amb|Atty|Vol|Figs|Apt|approx|tbsp|tsp|Sect|Attn|Tel|Thurs",
+    "es": r"Dña|aprox|Mons|[ad](?=\. ?C\.)",
     "fr": r"MM?|Mmes?|Mlles?|Dr|Pr|Ste?|Mgr|[A-Z]\.-[ABD-Z]|janv|févr|juil|sept"
     "|oct|nov|déc",
     "hi": r"डॉ|श्री|पं|प्रो|श्रीमती|स्व|रु|कि\.मी|कि\.ग्रा",
-    "it": r"SS?|pag|n(?=\. \d)",
+    "hu": r"ker|u(?=\. \d)",
+    "it": r"SS?|pag|n(?=\. \d)|[ad](?=\. ?C\.)",
+    **dict.fromkeys(("nb", "nn", "no"), _NORWEGIAN),
     "nl": r"mevr|mw|ds|o\.a",
-    "pl": r"dr|mgr|inż|al|pl|św|ks|gen|płk|tj|m\.in|nr|str|im|hab|red|zob|por",
-    "pt": "Srta|Profa|Sta|pág|núm|vol|cap|Av|Cel|Dep|Gov|Min",
+    "pl": r"dr|mgr|inż|al|pl|św|ks|gen|płk|tj|m\.in|nr|str|im|hab|red|zob|por"
+    r"|tzw|(?:os|godz|wys)(?=\. \d)",
+    "pt": "Srta|Profa|Sta|pág|núm|vol|cap|Av|Cel|Dep|Gov|Min"
+    r"|[ad](?=\. ?C\.)",
+    "ro": "Str|Dl|dna|nr",
     "ru": r"им|доц|т\.е|рис|табл|гл|св|ст|оз|пос|дер|напр|пл|наб|корп|англ|нем"
-    r"|лат|род|ред|изд|инж|ген|полк|кап|тыс|млн|млрд|ок(?=\. \d)",
+    r"|лат|род|ред|изд|инж|ген|полк|кап|тыс|млн|млрд|ок(?=\. \d)"
+    r"|(?:янв|февр?|апр|авг|сент?|окт|нояб|дек)(?=\. \d)",
     "sv": r"t\.ex|kl|tel|resp|kungl",
 }
 # A list that begins with 1, and the number before another item of it.
 _LIST = re.compile(rf"(?<![^{_ENDS}])[^\w{_ENDS}]*(1[.．、])(?!\d)[^{_ENDS}]*")
 _INITIAL = re.compile(rf"(?<=[{_END}] )[A-Z]\.(?= )")
 # Of a short word before a small letter: "Den är t.ex. svart."
-_POINT = re.compile(rf"(?<=\w)(?<!\w{{7}})\.(?= +[{_SMALL}]{{2}})")
+_POINT = re.compile(rf"(?<=\w)(?<!\w{{7}})\.(?= +[{_SMALL}](?:[{_SMALL}]|\s))")
 # A bullet, a dash in a cell, the number of a list, an address stay as they are.
 _KEPT = re.compile(
     r"(?:_|[^\w⠁-⣿])*|\W*(?:\d{1,3}|[A-Za-z])(?:[.．]\d{1,3})*[.．)]"
@@ -189,7 +200,7 @@ class Splitter:
         self._goes_on_small = source.base != "en"
         within = [_WITHIN] if source.has_spaces else [_WITHIN, _NAMES]
         if short := _SHORT.get(source.base):
-            within.append(rf"(?i:(?<!\w)(?:{short})\.(?= ))")
+            within.append(rf"(?i:(?<!\w)(?:{short})\.(?= |C\.))")
         rules = [*_SHOWN, *_SPACED * source.has_spaces, ("|".join(within), "X")]
         self._rules = [(re.compile(rule, re.M), x) for rule, x in rules]
 
@@ -225,6 +236,7 @@ class Splitter:
         # sentencex 1.0.32 panics at "A\u00a0. B": it takes every space to be
         # one byte long.
         text = re.sub(rf"[^\S{_ENDS}]", " ", _masked(text))
+        text = re.sub(ADDRESS, lambda x: re.sub("[.!?]", "x", x[0]), text)
         for rule, character in self._rules:
             text = _filled(rule, character, text)
         return _LIST.sub(self._without_numbers, text)
@@ -250,7 +262,7 @@ class Splitter:
         """Find the sentences of a line, or of a part of one, that starts so."""
         if not re.match(r"[A-Z]\. ", line):  # No list from A on.
             line = _INITIAL.sub("XX", line)
-        if self._goes_on_small and re.match(rf"[\W_]*{_BIG}", line):
+        if self._goes_on_small and re.match(rf"[\W_]*(?:{_BIG}|\d)", line):
             line = _POINT.sub("X", line)
         line = _BRACKETS.sub(r"\1\3“\2\4”", line)
         position, spans = 0, list[Span]()

@@ -28,7 +28,7 @@ _IN, _BEHIND = (
     "!#-;=?-_a-~À-ӿ",
     "\u0e00-\u1fff々〇ぁ-\ud7a3\U00020000-\U0003ffff",
 )
-_ADDRESS = (
+ADDRESS = (
     rf"(?:https?://(?:[{_BEHIND}]+\.)*|www\.)[{_IN}]+"
     rf"(?:(?<=/wiki/|.....[=#])[{_BEHIND}][{_IN}{_BEHIND}]*)?"
     rf"(?<=[\wÀ-ӿ/{_BEHIND}])"
@@ -36,7 +36,7 @@ _ADDRESS = (
 # And addresses of e-mail, placeholders, tags and code. A bare tag may be a
 # symbol of the vocabulary.
 _AS_IT_IS = re.compile(
-    rf"({_ADDRESS}|"
+    rf"({ADDRESS}|"
     r"""
       (?<![\wÀ-ӿ.+-])[\wÀ-ӿ.+-]{1,64}@[\wÀ-ӿ-]+(?:\.[\w-]+)+
     | (?<!\w)`[^`\n]+`(?!\w)

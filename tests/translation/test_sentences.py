@@ -403,6 +403,32 @@ def test_a_tag_goes_before_each_sentence():
         ("en", "00:00:01,000 --> 00:00:03,000\n⟨_Go._⟩ ⟨Now.⟩"),
         ("km", "⟨ខ្ញុំទៅផ្ទះ។⟩ ⟨គាត់មក។⟩"),
         ("bo", "⟨ང་བདེ་པོ་ཡིན།⟩ ⟨ཁྱེད་རང་། །⟩"),
+        # A name with points is one word, but a space may be lost.
+        (
+            "en",
+            "⟨See https://x.com/A.PDF?Title=Page now.⟩ ⟨He came.⟩⟨She left.⟩",
+        ),
+        (
+            "en",
+            "⟨ASP.NET is in C:\\Me\\File.TXT.⟩ ⟨See System.Out.println now.⟩",
+        ),
+        ("ja", "⟨https://x.com/a.php?Title=Aを開く。⟩⟨次。⟩"),
+        # One small letter goes on too, and a line may begin with a digit.
+        ("pl", "⟨Było to w 1920 r. w Warszawie.⟩\n⟨5 maja 1920 r. powstał.⟩"),
+        ("hr", "⟨Rođen je 1920. u Zagrebu.⟩"),
+        ("hu", "⟨2026. január 5-én jött.⟩ ⟨A ker. Budapest.⟩"),
+        ("it", "⟨Nel 44 a.C. fu ucciso.⟩ ⟨Nel 44 d. C. no.⟩"),
+        ("es", "⟨En 1920 d. C. y murió.⟩"),
+        ("pt", "⟨Em 44 a.C. em Roma.⟩"),
+        # A name may begin with a small letter.
+        ("ja", "⟨終わり。⟩⟨iPhoneを買った。⟩⟨pHは7だ。⟩⟨x軸。⟩"),
+        ("ja", "⟨〝引用。〟と言う。⟩⟨〝引用。〟⟩⟨次。⟩"),
+        ("de", "⟨Er kam.⟩ ⟨›Gut.‹⟩ ⟨Ja.⟩ ⟨Dr.-Ing. Dog, Dipl.-Kfm. Cat.⟩"),
+        ("ru", "⟨С 5 янв. 1990 по 6 нояб. 1990.⟩ ⟨Да.⟩"),
+        ("nb", "⟨Se f.eks. Oslo, dvs. Norge.⟩ ⟨Den koster 5 kr.⟩ ⟨Ja.⟩"),
+        ("ro", "⟨Str. Mihai și dna. Pop.⟩ ⟨Vine.⟩"),
+        ("en", "⟨See Sect. 5 by Thurs. May 5.⟩ ⟨He left.⟩"),
+        ("pl", "⟨Jest tzw. Dom, godz. 5.⟩ ⟨Tak.⟩"),
     ],
 )
 def test_what_sentencex_does_not_know_is_known(code, marked):
