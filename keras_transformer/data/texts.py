@@ -88,9 +88,10 @@ def _sides_of(row: Any, languages: tuple[str, str] | None) -> tuple[Any, ...]:
         row = [row.get(language) for language in languages or ()]
     if isinstance(row, str) or not isinstance(row, Iterable):
         return ()
-    return tuple(
-        x.decode("utf-8", "replace") if isinstance(x, bytes) else x for x in row
-    )
+    sides = tuple(row)
+    if all(isinstance(x, bytes) for x in sides):  # Of a tf.data.Dataset.
+        return tuple(x.decode("utf-8", "replace") for x in sides)
+    return sides
 
 
 def _check_characters(text: str, place: str) -> None:
