@@ -1,4 +1,4 @@
-"""The Transformer: encoder, decoder and one tied embedding (section 3).
+"""The Transformer: encoder, decoder and embedding (section 3).
 
 It maps ids to logits, only in `keras.ops`.
 
@@ -195,7 +195,7 @@ class Transformer(ExactModel):
     ) -> Tensor:
         """Compute the decoder's output `(B, T, D)` from the inputs of a call.
 
-        The tied matrix turns it into logits.
+        `embedding.logits` turns it into logits.
         """
         source, target_in = pair_of_ids(inputs)
         memory, source_mask = self.encode(source, training=training)

@@ -41,8 +41,9 @@ LAYER_SETTINGS = (
 class LayerNormalization(keras.layers.LayerNormalization):
     """Keras's layer over the last axis, with a gradient written by hand.
 
-    Automatic differentiation, which serves outside training, goes back through
-    every mean and difference: that is slower. Statistics are at least float32.
+    Automatic differentiation goes back through every mean and difference, which
+    is slower; only calls outside training use it. Statistics are at least
+    float32.
     """
 
     def __init__(self, epsilon: float = 1e-6, **kwargs: Any) -> None:
@@ -185,7 +186,7 @@ class Block(Layer):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class EncoderLayer(Block):
-    """Self-attention, then a feed-forward network, each post-normed.
+    """Self-attention, then a feed-forward network.
 
     Every sub-layer is `LayerNorm(x + Dropout(Sublayer(x)))`, or with
     `norm_first` `x + Dropout(Sublayer(LayerNorm(x)))`.
@@ -236,7 +237,7 @@ class EncoderLayer(Block):
             "attention", d_model, self.settings["restriction"]
         )
         self.feed_forward = self.make_feed_forward()
-        # The weights of optimizers are saved in this order.
+        # Optimizers save their state in the order in which weights are made.
         self.attention_dropout = self.make_dropout("attention_dropout")
         self.attention_norm = self.make_norm("attention_norm", inputs_shape)
         self.feed_forward_dropout = self.make_dropout("feed_forward_dropout")

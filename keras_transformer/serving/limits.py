@@ -36,10 +36,7 @@ LIMITS = list(settings_of(Limits).values())
 
 @dataclasses.dataclass(frozen=True)
 class Batching:
-    """How texts go through the model together, in TensorFlow Serving's names.
-
-    `exporting/serving_kit.py` says what each does.
-    """
+    """How texts are batched; `exporting/serving_kit.py` says what each does."""
 
     max_batch_size: int = 32
     batch_timeout_micros: int = 5_000

@@ -33,7 +33,7 @@ from keras_transformer.serving.service import Service, json_response
 SHUTDOWN_SECONDS = 14
 _HEADERS = [
     ("x-content-type-options", "nosniff"),
-    # With "no-referrer" our own page's questions might come without an origin.
+    # With "no-referrer" our own page's requests might come without an origin.
     ("referrer-policy", "same-origin"),
 ]
 
@@ -134,7 +134,7 @@ def log_lost(loop: asyncio.AbstractEventLoop, context: dict) -> None:
         _log_once(f"A task ended because of {_mistake(context['exception'])}")
 
 
-# Without file descriptors, asyncio tells thousands of times a second.
+# Without free file descriptors, asyncio reports thousands of errors a second.
 _log_once = functools.cache(logger.error)
 
 
@@ -147,7 +147,7 @@ def _mistake(error: BaseException) -> str:
 
 
 class _Door:
-    """Logs our mistakes, refuses other sites."""
+    """Refuses other sites and names, and logs errors that nobody caught."""
 
     def __init__(self, service: Service) -> None:
         self._origins = service.origins
@@ -158,7 +158,7 @@ class _Door:
                 *libretranslate_api.routes(service),
                 *page_api.routes(service),
             ],
-            # The last one goes on to the door.
+            # Starlette raises an `Exception` again once it is answered.
             exception_handlers=dict.fromkeys(
                 [HTTPException, RefusalError, Exception], _in_words
             ),

@@ -42,9 +42,9 @@ from keras_transformer.training.validation import Validation, reached
 
 # One training at a time, since it sets the process's seeds.
 _training = threading.Lock()
-# Several workers ask each other so seldom whether to stop, in updates.
+# Updates between two moments at which workers agree whether to stop.
 STOP_EVERY = 10
-# The wish of one that was told to end: more than the sum of all others.
+# What a worker that was told to end adds to the votes: more than all others.
 TOLD = 1_000_000
 
 logger = logging.getLogger("keras_transformer")
@@ -100,8 +100,8 @@ class Stop:
 def train(session: Session) -> None:
     """Train or resume, on this machine or as one of several.
 
-    It ends with `KeyboardInterrupt` or `SystemExit` after Ctrl-C or SIGTERM,
-    and a checkpoint where there were steps.
+    After Ctrl-C, SIGTERM or SIGHUP it raises `KeyboardInterrupt` or
+    `SystemExit`; if it has taken steps, it writes a checkpoint first.
     """
     if averaging.is_slim(session.run_dir):
         logger.warning(
@@ -149,8 +149,8 @@ def _train(
     is_finished = workers.sum_of(strategy, len(over))
     writer = None
     if is_chief:
-        # A kill may have come between a checkpoint and its validation, the last
-        # of which comes before `result.json`.
+        # A kill may have come between a checkpoint and its validation. The last
+        # validation comes before `result.json`.
         is_due = over or start.step % run.training.validation_steps == 0
         is_open = start.step and start.figures is None and is_due
         must_validate_first = is_open and not averaging.final_result(
