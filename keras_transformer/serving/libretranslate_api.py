@@ -94,9 +94,7 @@ async def _translate(job: Job) -> dict[str, Any]:
             return list(dict.fromkeys(ranked))
 
         translations = await job.apart(list, map(joined, texts, found))
-    answer: dict[str, Any] = {
-        "translatedText": [best for best, *_ in translations]
-    }
+    answer: dict[str, Any] = {"translatedText": [x for x, *_ in translations]}
     if count:
         answer["alternatives"] = [others for _, *others in translations]
     if str(fields["source"]).lower() == "auto":

@@ -5,8 +5,6 @@ from typing import Any
 
 from keras_transformer.settings import check_settings, setting, settings_of
 
-GONE = 499  # The client has left.
-
 
 @dataclasses.dataclass(frozen=True)
 class Limits:

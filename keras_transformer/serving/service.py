@@ -24,13 +24,7 @@ from starlette.responses import Response
 from keras_transformer.config import UserError
 from keras_transformer.data.languages import words_of
 from keras_transformer.serving.batcher import Batcher
-from keras_transformer.serving.limits import (
-    AGAIN,
-    CLOSE,
-    GONE,
-    Limits,
-    RefusalError,
-)
+from keras_transformer.serving.limits import AGAIN, CLOSE, Limits, RefusalError
 from keras_transformer.serving.versions import (
     DEFAULT_SIGNATURE,
     Row,
@@ -121,7 +115,7 @@ class Service:
             if task.done():
                 return task.result()
             if gone.done():
-                raise RefusalError("The client has left.", GONE)
+                raise RefusalError("The client has left.", 499)
             raise RefusalError(
                 f"No answer within {seconds:g} seconds; send less at a time.",
                 504,
@@ -174,7 +168,7 @@ class Job:
                 "The body of the request did not arrive in time.", 408, CLOSE
             ) from None
         except ClientDisconnect:
-            raise RefusalError("The client has left.", GONE) from None
+            raise RefusalError("The client has left.", 499) from None
         query = self.request.scope["query_string"]
         self.is_long = len(self.body) + len(query) > _SHORT
         packing = self.request.headers.get("content-encoding", "identity")

@@ -26,8 +26,7 @@ DEFAULT_SIGNATURE = "serving_default"
 POLL_SECONDS = 2.0
 # A file that has not changed for so long is whole.
 COPY_SECONDS = 2.0
-# When to try a version again that could not be loaded: memory may have been
-# short.
+# When to try again what could not be loaded: memory may have been short.
 RETRY_SECONDS = 30.0
 # The language does not matter.
 _WARM_UP_TEXT = b"Where is the nearest station?"
@@ -66,8 +65,7 @@ class ServedModel:
                 self._session, [tf.saved_model.SERVING], str(path)
             )
         # `SignatureDef` by name, without SavedModel's initialiser.
-        self.signatures = {}
-        self._calls = {}
+        self.signatures, self._calls = {}, {}
         # Those with outputs such as (B, T, S), padded to the longest row.
         self.padded = set()
         for name, signature in loaded.signature_def.items():
