@@ -120,6 +120,11 @@ def _take(path: pathlib.Path) -> int:
             lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         except FileNotFoundError:
             continue  # The last holder has just removed the folder.
+        except NotADirectoryError:
+            raise UserError(
+                "Expected a folder for a run, received the file "
+                f"{path.parent}; choose another `run_dir`."
+            ) from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
