@@ -144,7 +144,7 @@ def _dataset(
         return change(number, *ids) if change else ids
 
     # TensorFlow keeps what `numpy_function` calls until the process ends, and
-    # with it a corpus, files and a thread. The box lets us drop them in time.
+    # with it a corpus and files. The box lets us drop them in time.
     box = [gather]
 
     def assemble(number: tf.Tensor) -> tuple:

@@ -58,7 +58,7 @@ def parts_of(name: str) -> list[Part]:
 
 def _part(text: str) -> Part:
     named = _PART.fullmatch(text)
-    if named is None:
+    if named is None or os.path.isdir(text):
         return Part(text)
     return Part(named["name"], Fraction(named["weight"] or 1), named["tag"])
 

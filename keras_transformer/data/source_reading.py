@@ -96,7 +96,9 @@ def _form(character: str) -> str:
     if unicodedata.normalize("NFD", character) == character:
         row = (x for x in _ALIKE if character in x)
         character = next(row, character)[0]
-    return unicodedata.normalize("NFKD", character)
+    kind = unicodedata.decomposition(character).partition(">")[0]
+    is_form = kind in ("<wide", "<narrow") or "ﬀ" <= character <= "ﬆ"
+    return unicodedata.normalize("NFKD" if is_form else "NFD", character)
 
 
 def for_sources(model: bytes, pieces: Iterable[str] | None = None) -> bytes:

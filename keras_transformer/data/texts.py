@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from keras_transformer.config import SettingError, UserError
@@ -86,7 +86,7 @@ def _sides_of(row: Any, languages: tuple[str, str] | None) -> tuple[Any, ...]:
         row = row.get("translation", row)
     if isinstance(row, Mapping):
         row = [row.get(language) for language in languages or ()]
-    if isinstance(row, str) or not isinstance(row, Iterable):
+    if isinstance(row, str | Set) or not isinstance(row, Iterable):
         return ()
     sides = tuple(row)
     if all(isinstance(x, bytes) for x in sides):  # Of a tf.data.Dataset.

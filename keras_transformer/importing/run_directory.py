@@ -86,6 +86,11 @@ def import_run(
 
 def read(folder: pathlib.Path) -> Imported:
     """Read a model that another system has trained."""
+    if not folder.is_dir():
+        raise UserError(
+            f"Expected the folder of a model, found none at {folder}; check "
+            "the path."
+        )
     names = {path.name for path in folder.iterdir() if path.is_file()}
     for known, reader in _READERS:
         if known <= names:

@@ -74,8 +74,8 @@ class Batcher:
         """Call a signature for the texts of a request.
 
         A long request puts only one batch at a time into the queue, or one for
-        each thread while it is the only one. If cancelled, a request leaves the
-        queue. Without room it is refused.
+        each thread if it comes alone. If cancelled, a request leaves the queue.
+        Without room it is refused.
         """
         # Padding shows how long the longest text of a batch is. Such a batch
         # therefore holds the texts of one request only.

@@ -272,7 +272,7 @@ class Segment:
                 text += f"{{KT{last.code}}}"
         if tail:
             text, self._whole.closing = text[:-1], tail
-        self._whole.end = len(text)
+        self._whole.end, self._known = len(text), {*self._codes}
         # To translate.
         self.text = "" if is_kept(_STAND_IN.sub("", text)) else text
 
@@ -387,6 +387,8 @@ class Segment:
         """Write a part of the translation as HTML, each code once."""
 
         def write(mark: re.Match[str]) -> str:
+            if mark[2] not in self._known:  # The page says so itself.
+                return mark[0]
             code = self._codes.pop(mark[2], "")
             return code and mark[1] + code
 

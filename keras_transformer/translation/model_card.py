@@ -160,7 +160,7 @@ def _scores(
     for path in sorted(folder.glob(f"*/{layout.SCORES_FILE}")):
         report = json.loads(path.read_text(encoding="utf-8"))
         report["shortlist"] = bool(report.get("shortlist"))  # Its file.
-        searched = report["search"]
+        searched = report.get("search", {})
         report["search"] = {name: searched.get(name) for name in how["search"]}
         if all(report.get(name) == value for name, value in how.items()):
             name, split = _public_name(report["corpus"]), report["split"]

@@ -71,7 +71,7 @@ _SHOWN = [
         "\n",
     ),
     (rf"[{_PICTURE}]\u200d?|[0-9#*]\ufe0f?\u20e3", " "),  # 1️⃣ is one.
-    (rf"(?<![^\s{_END}])[{_UNSEEN}]+|[{_UNSEEN}]+(?!\S)", " "),
+    (rf"(?<![^\s{_END}])[{_UNSEEN}]+|(?<![{_UNSEEN}])[{_UNSEEN}]+(?!\S)", " "),
     (rf"(?<=[{_END}»”“\"’]) [-–—](?= \W?{_BIG})", " "),
     # Ends that sentencex does not know, also behind words that it takes for
     # abbreviations.
@@ -102,7 +102,7 @@ _NAMES = (
 # No sentence ends before a comma, "he said" or the rest of a word, in a title,
 # a number or a name such as "README.TXT"; in "came.She" one does.
 _WITHIN = (
-    rf"[{_END}]+(?=[」』”》〉’]*[,;，、；：—…]|[》〉]|[」』”’)）]+(?:{_GOES_ON})"
+    rf"(?<![{_END}])[{_END}]+(?=[」』”》〉’]*[,;，、；：—…]|[》〉]|[」』”’)）]+(?:{_GOES_ON})"
     rf"|[»”’]+ [{_SMALL}]|[»”’]? ?[-–—] ?[{_SMALL}]|-\w|[ºª°])|(?<=\d)．(?=\d)"
     rf"|(?<=[{_CAPITAL}])\.(?=[{_CAPITAL}](?!\.))"
     rf"|(?<=\w)\.(?=[{_CAPITAL}](?:[{_CAPITAL}]|\w+(?:\.\w|\()))"
@@ -138,6 +138,7 @@ _SHORT = {
 }
 # A list that begins with 1, and the number before another item of it.
 _LIST = re.compile(rf"(?<![^{_ENDS}])[^\w{_ENDS}]*(1[.．、])(?!\d)[^{_ENDS}]*")
+_ITEM = re.compile(r"(?<=[^\W\d][.!?。！？])\s*((\d+)[.．、])(?=\s|[^\W\d])")
 _INITIAL = re.compile(rf"(?<=[{_END}] )[A-Z]\.(?= )")
 # Of a short word before a small letter: "Den är t.ex. svart."
 _POINT = re.compile(rf"(?<=\w)(?<!\w{{7}})\.(?= +[{_SMALL}](?:[{_SMALL}]|\s))")
@@ -243,20 +244,19 @@ class Splitter:
 
     def _without_numbers(self, found: re.Match[str]) -> str:
         """Take the numbers of a list's items out of its line."""
-        line, number = found[0], 2
+        line, number, shown = found[0], 2, [*found[0]]
         position = found.end(1) - found.start()
-        end = r"(?<=[^\W\d][.!?。！？])"
-        while item := re.compile(
-            rf"{end}\s*({number}[.．、])(?=\s|[^\W\d])"
-        ).search(line, position):
+        for item in _ITEM.finditer(line, position):
+            if item[2] != str(number):
+                continue
             # Not behind an abbreviation, such as "See Fig. 2."
             text = line[position : item.start()].strip()
-            before = re.split(rf"{end}\s", text)[-1]
+            before = re.split(r"(?<=[^\W\d][.!?。！？])\s", text)[-1]
             start, position = item.span(1)
             if len([*self._segment(f"{before} Xx")]) > 1:
-                line = line[:start].ljust(position) + line[position:]
+                shown[start:position] = " " * (position - start)
                 number += 1
-        return line
+        return "".join(shown)
 
     def _in_line(self, line: str, start: int) -> list[Span]:
         """Find the sentences of a line, or of a part of one, that starts so."""

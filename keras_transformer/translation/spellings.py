@@ -74,5 +74,6 @@ def are_letters(text: str) -> list[bool]:
     letters = [x.isalnum() or category(x)[0] == "M" for x in text]
     if not text.isascii():
         for i, form in enumerate(forms_of(text)):
-            letters[i] = letters[i] if form else i > 0 and letters[i - 1]
+            if not form.strip("\u200c\u200d"):
+                letters[i] = i > 0 and letters[i - 1]
     return letters

@@ -42,6 +42,9 @@ def test_what_is_no_text_is_named_by_its_place(tokenizer, wrong, called):
         list(checked_texts("texts", ["a", "b", wrong]))
     with pytest.raises(kt.UserError, match="place 1 of pairs"):
         list(checked_pairs("pairs", [("a", "b"), ("c", wrong)]))
+    # A set has no order.
+    with pytest.raises(kt.UserError, match="place 0 of pairs"):
+        list(checked_pairs("pairs", [{"a", "b"}]))
     # TensorFlow takes bytes.
     with pytest.raises(kt.UserError, match="`text`.* in place 1;"):
         tokenizer.tokenize(["a", None])

@@ -175,6 +175,8 @@ def test_ctranslate2_gets_padding_that_is_never_written(originals):
 
 def test_an_imported_run_says_how_to_go_on(originals, tmp_path):
     path = tmp_path / "run"
+    with pytest.raises(UserError, match=f"found none at {tmp_path}/nope"):
+        run_directory.import_run(tmp_path / "nope", path, **LANGUAGES)
     run_directory.import_run(originals / "hf", path, **LANGUAGES)
     with pytest.raises(UserError, match="has no corpus of its own; give one"):
         Run(path).evaluate()

@@ -325,6 +325,10 @@ def test_code_is_a_mark_where_the_model_knows_marks():
     assert segment.text == "Call {KT0}."
     found = put(segment, (Span(0, 11), "{KT0} aufrufen.", []))
     assert found == "<code>f( )</code> aufrufen."
+    # A page may say so itself.
+    segment = read("Call {KT0} <b>now</b>.", has_marks=True)[0]
+    found = put(segment, (Span(0, 15), "{KT0} jetzt rufen.", [(2, 1)]))
+    assert "{KT0}" in found
 
 
 @pytest.mark.parametrize(
