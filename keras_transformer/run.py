@@ -8,13 +8,10 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.config import (
-    SEARCH_PRECISIONS,
-    Search,
-    UserError,
-)
+from keras_transformer.config import SEARCH_PRECISIONS, Search, UserError
+from keras_transformer.data import corpora
 from keras_transformer.runs.layout import EVALUATION, RECORDS
-from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.runs.run_config import RunConfig, load_vocabulary
 from keras_transformer.runs.weights import Weights
 from keras_transformer.settings import of_kind, whole_number
 
@@ -206,7 +203,6 @@ class Run:
             pairs: Most training pairs to learn from, the first ones.
         """
         from keras_transformer.data.records import TokenisedCorpus
-        from keras_transformer.runs.run_config import load_vocabulary
         from keras_transformer.translation import lexicon
 
         run = self.config
@@ -265,7 +261,6 @@ class Run:
         Returns:
             The scores, each with its signature, and the translations.
         """
-        from keras_transformer.data.corpora import MEMORY, absolute_name
         from keras_transformer.translation import evaluation
 
         run = self.config
@@ -277,8 +272,8 @@ class Run:
             max_source_length=run.longest_source,
         )
         opened = self._open_corpus(corpus)
-        name = absolute_name(opened.name)
-        is_own = corpus is None or name == run.corpus != MEMORY
+        name = corpora.absolute_name(opened.name)
+        is_own = corpus is None or name == run.corpus != corpora.MEMORY
         test_set = evaluation.TestSet.read(opened, split, is_own_corpus=is_own)
         validated = opened.real_name(run.validation_split)
         if is_own and opened.real_name(split) == validated:
@@ -312,9 +307,8 @@ class Run:
         """Open a corpus, or the run's own."""
         run = self.config
         if corpus is not None:
-            from keras_transformer.data.corpora import open_corpus
-
-            return open_corpus(corpus, run.source_lang, run.target_lang)
+            languages = run.source_lang, run.target_lang
+            return corpora.open_corpus(corpus, *languages)
         if self._corpus:
             return self._corpus
         if run.is_imported:

@@ -86,9 +86,7 @@ def test_a_file_becomes_the_target_side_of_a_corpus_to_train_on(
     assert [path.name for path in folder.parent.iterdir()] == ["back"]
 
     run = kt.train(
-        tmp_path / "run",
-        corpus=[corpus, f"{folder}:0.5:<bt>"],
-        **TINY,
+        tmp_path / "run", corpus=[corpus, f"{folder}:0.5:<bt>"], **TINY
     )
     vocabulary = run.translator().tokenizer
     tag = vocabulary.pieces(range(vocabulary.vocab_size)).index("<bt>")

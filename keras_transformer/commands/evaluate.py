@@ -16,10 +16,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_search_flags(parser, n_best=None)
     flags.add_parallel_flag(parser)
     add = parser.add_argument
-    add(
-        "--corpus",
-        help="a corpus as in train; default: the run's own",
-    )
+    add("--corpus", help="a corpus as in train; default: the run's own")
     add("--split", default="test", help="default: %(default)s")
     add(
         "--lowercase",

@@ -117,6 +117,7 @@ def run(args: argparse.Namespace) -> None:
 
         progress = text_streams.open_display(args.output, total, stack)
         batching = Batching(parallel=args.parallel, progress=progress)
+        form = args.alignment, args.split_sentences
 
         def translated(chunk: list[tuple[str, str]]) -> Iterator[bytes]:
             texts, prefixes = zip(*chunk, strict=True)
@@ -130,18 +131,10 @@ def run(args: argparse.Namespace) -> None:
             )
             first = progress.before + 1
             warn_of_cuts(truncated, search.max_source_length, first)
-            yield from rows_out(
-                translator,
-                texts,
-                n_best,
-                first,
-                search,
-                args.alignment,
-                args.split_sentences,
-            )
+            yield from rows_out(translator, texts, n_best, first, search, *form)
 
         how = translator.weights.deciding(search)
-        how |= {"by": [args.alignment, args.split_sentences, wanted]}
+        how |= {"by": [*form, wanted]}
         write_chunks(output, rows, translated, how, progress)
     command_line.say_next("view", "--run-dir", args.run_dir, "TEXT")
 

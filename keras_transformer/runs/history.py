@@ -21,18 +21,10 @@ if TYPE_CHECKING:
 
 
 HISTORY_FIELDS = (
-    "step",
-    "minutes",
-    "loss",
-    "perplexity",
-    "gradient_norm",
-    "learning_rate",
-    "tokens_per_second",
-    "validation_loss",
-    "validation_perplexity",
-    "validation_accuracy",
-    "validation_bleu",
-)
+    "step minutes loss perplexity gradient_norm learning_rate "
+    "tokens_per_second validation_loss validation_perplexity "
+    "validation_accuracy validation_bleu"
+).split()
 logger = logging.getLogger("keras_transformer")
 
 
@@ -50,7 +42,7 @@ class History:
         rows = [row for row in read_history(run_dir) if row["step"] <= step]
         self.writer = tf.summary.create_file_writer(str(folder))
         lines = (_line({**row, "step": int(row["step"])}) for row in rows)
-        names = _line(dict(zip(HISTORY_FIELDS, HISTORY_FIELDS, strict=True)))
+        names = _line({name: name for name in HISTORY_FIELDS})
         files.write_text(self.path, "".join([names, *lines]))
 
     def add(self, progress: Progress, **values: float) -> None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from keras_transformer import __version__
 from keras_transformer.config import (
     MAX_SOURCE_LENGTH,
-    RUN_SEARCH,
     SETTINGS,
     ModelConfig,
     Search,
@@ -36,10 +35,9 @@ Part = TypeVar("Part", ModelConfig, TrainingConfig, Search)
 _WITHOUT_WEIGHTS = ("dropout", "attention_dropout", "restriction")
 _OF_A_TEXT = ("validation_share", "target_bleu", "patience")
 # What is asked for beside the settings of the parts.
-ASKED: tuple[str, ...] = (
-    *("source_lang", "target_lang", "train_split", "validation_split"),
-    "symbols",
-)
+ASKED: list[str] = (
+    "source_lang target_lang train_split validation_split symbols"
+).split()
 # Errors of reading a configuration that is not as it was written.
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, UserError)
 
@@ -272,10 +270,8 @@ def begun_config(run_dir: str | os.PathLike) -> RunConfig | None:
 
 def _pop_into(settings: dict[str, Any], part: Part) -> Part:
     """Pop the settings that are fields of `part` into it."""
-    names = [field.name for field in dataclasses.fields(part)]
-    if isinstance(part, Search):
-        names = list(RUN_SEARCH)
-    own = {name: settings.pop(name) for name in names if name in settings}
+    names = settings.keys() & SETTINGS.keys() & vars(part).keys()
+    own = {name: settings.pop(name) for name in names}
     if isinstance(part, ModelConfig):
         own = {**part.as_given(), **own}
     return dataclasses.replace(part, **own)

@@ -82,13 +82,10 @@ def schedule_of(run: RunConfig) -> TransformerSchedule:
 
 def local_copy(run: RunConfig) -> Transformer:
     """Build a model to evaluate on the chief only."""
-    model = Transformer(
-        **dataclasses.asdict(run.model), dtype=run.training.precision
-    )
-    model.compile(
-        loss=SmoothedCrossEntropy(run.training.label_smoothing),
-        jit_compile=False,
-    )
+    recipe = run.training
+    model = Transformer(**dataclasses.asdict(run.model), dtype=recipe.precision)
+    loss = SmoothedCrossEntropy(recipe.label_smoothing)
+    model.compile(loss=loss, jit_compile=False)
     return model
 
 
@@ -154,9 +151,9 @@ def _rows_of(old: Tokenizer, new: Tokenizer) -> np.ndarray:
 
 def plan_batches(corpus: TokenisedCorpus, recipe: TrainingConfig) -> BatchPlan:
     """Plan the training batches of a recipe."""
-    return BatchPlan(
-        corpus,
+    budget, seed, growth = (
         recipe.batch_tokens,
         recipe.seed,
-        length_growth=recipe.length_growth,
+        recipe.length_growth,
     )
+    return BatchPlan(corpus, budget, seed, length_growth=growth)

@@ -1,7 +1,6 @@
 """Watches the steps of a training: shows them, and ends it at a bad figure."""
 
 import contextlib
-import dataclasses
 import datetime
 import logging
 import math
@@ -14,39 +13,40 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import JobError
-from keras_transformer.optimizers import TransformerSchedule
+from keras_transformer.config import JobError, TrainingConfig
 from keras_transformer.runs.checkpoints import Progress, list_checkpoints
 from keras_transformer.runs.history import History
 from keras_transformer.training.building import Training, schedule_of
 
 logger = logging.getLogger("keras_transformer")
 SECONDS = 60.0  # Between two lines of the log, at most.
+LOOK_EVERY = 10  # Updates between two looks at their figures.
 FIGURES = ("tokens", "batch_loss", "batch_perplexity", "gradient_norm")
 
 
-@dataclasses.dataclass(eq=False)
 class TrainingDisplay:
-    """Logs a line a minute, at first more, and keeps its figures."""
+    """Logs a line a minute, at first more, and keeps its figures.
 
-    training: Training
-    guard: "Guard"  # Holds the figures until they are shown.
-    history: History  # Gets a row for every line.
+    The `guard` holds the figures until they are shown; the `history` gets a row
+    for every line.
+    """
 
-    def __post_init__(self) -> None:
-        run, self.begin = self.training.run, self.training.start
-        self.steps, self.schedule = run.training.steps, schedule_of(run)
-        self.minutes = self.training.session.minutes
+    def __init__(
+        self, training: Training, guard: "Guard", history: History
+    ) -> None:
+        self.training, self.guard, self.history = training, guard, history
+        self.steps = training.run.training.steps
+        self.minutes = training.session.minutes
         self.seconds = 5.0  # Until the next line.
         self.first: Progress | None = None
-        self.last = self.begin  # When the last line was written.
+        self.last = training.start  # When the last line was written.
         self.has_warned = False
 
     def after_step(self, now: Progress) -> None:
         """Now and then show the figures."""
         if self.first is None:
             self.first = now
-            seconds = now.seconds - self.begin.seconds
+            seconds = now.seconds - self.last.seconds
             logger.info("First step after %.1f s.", seconds)
             self.report(now)
         elif now.seconds - self.last.seconds >= self.seconds:
@@ -56,8 +56,9 @@ class TrainingDisplay:
 
     def seconds_left(self, now: Progress) -> float:
         """Estimate the time to the last update, or until the minutes end."""
-        seconds = now.seconds - self.begin.seconds
-        steps = max(now.step - self.begin.step, 1)
+        start = self.training.start
+        seconds = now.seconds - start.seconds
+        steps = max(now.step - start.step, 1)
         left = (self.steps - now.step) * seconds / steps
         if self.minutes:
             left = min(left, max(60 * self.minutes - now.seconds, 0.0))
@@ -91,14 +92,15 @@ class TrainingDisplay:
             ending,
         )
         # Keras has already counted the last update, perhaps on each replica.
-        updates = self.training.model.optimizer.iterations
-        updates = tf.convert_to_tensor(updates)
+        counted = self.training.model.optimizer.iterations
+        updates = int(tf.convert_to_tensor(counted))
+        rate = schedule_of(self.training.run)(max(updates - 1, 0))
         self.history.add(
             now,
             loss=loss,
             perplexity=perplexity,
             gradient_norm=norm,
-            learning_rate=float(self.schedule(max(int(updates) - 1, 0))),
+            learning_rate=float(rate),
             tokens_per_second=speed,
         )
         self.last = now
@@ -113,15 +115,13 @@ class TrainingDisplay:
             # Of too few `steps` it has been told.
             if steps < self.steps and not self.has_warned:
                 self.has_warned = True
-                warn_of_warm_up(self.schedule, steps)
+                warn_of_warm_up(self.training.run.training, steps)
 
 
-def warn_of_warm_up(schedule: TransformerSchedule, steps: int) -> None:
-    """Warn if a training ends while its rate still rises (5.3)."""
-    warmup, shorter = schedule.warmup_steps, max(steps // 4, 1)
+def warn_of_warm_up(recipe: TrainingConfig, steps: int) -> None:
+    """Warn if a training of so many updates ends in its warm-up (5.3)."""
+    warmup, shorter = recipe.warmup_steps, max(steps // 4, 1)
     if steps < warmup:
-        # Keeps the peak of equation 3.
-        scale = schedule.scale * (shorter / warmup) ** 0.5
         logger.warning(
             "The training ends after about %d updates, inside the warm-up of "
             "%d, where the learning rate still rises: train for longer or, in "
@@ -130,11 +130,11 @@ def warn_of_warm_up(schedule: TransformerSchedule, steps: int) -> None:
             steps,
             warmup,
             shorter,
-            scale,
+            # Keeps the peak of equation 3.
+            recipe.learning_rate_scale * (shorter / warmup) ** 0.5,
         )
 
 
-@dataclasses.dataclass(eq=False)
 class Guard:
     """Ends a run at the first loss, gradient or weight that is not finite.
 
@@ -147,10 +147,8 @@ class Guard:
     not finite is never normal.
     """
 
-    training: Training
-    every: int = 10  # Updates between looks.
-
-    def __post_init__(self) -> None:
+    def __init__(self, training: Training) -> None:
+        self.training = training
         # Tensors, so that appending them does not wait for the step.
         self.new: list[Any] = []
         self.seen = [np.zeros((0, len(FIGURES)))]
@@ -158,7 +156,7 @@ class Guard:
     def after_step(self, step: int, logs: Mapping[str, Any]) -> None:
         """Take the figures of an update; now and then look at them."""
         self.new += [logs[name] for name in FIGURES]
-        if step % self.every == 0:
+        if step % LOOK_EVERY == 0:
             self.look(step)
 
     def check(self, step: int) -> None:
@@ -183,8 +181,9 @@ class Guard:
     def look(self, last: int) -> None:
         """Wait for the figures since the last look, and check them."""
         optimizer = self.training.model.optimizer
-        scaling = keras.optimizers.LossScaleOptimizer
-        may_overflow = isinstance(optimizer, scaling)
+        may_overflow = isinstance(
+            optimizer, keras.optimizers.LossScaleOptimizer
+        )
         # One transfer reads all steps.
         figures = np.array(tf.stack(self.new) if self.new else [], "float64")
         self.seen.append(figures.reshape(-1, len(FIGURES)))
@@ -196,8 +195,7 @@ class Guard:
             if not (may_overflow or np.isfinite(norm)):
                 self.fail(step, f"the norm of the gradient is {float(norm)}")
         if may_overflow and optimizer.dynamic_scale.numpy() < 1:
-            reason = "overflows float16 although nothing scales it up"
-            self.fail(last, f"the gradient {reason}")
+            self.fail(last, "the gradient overflows float16, though unscaled")
 
     def fail(self, step: int, reason: str) -> NoReturn:
         kept = list_checkpoints(self.training.session.run_dir)

@@ -25,14 +25,9 @@ from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.texts import Pair
 from keras_transformer.machine import devices, exhaustion
 from keras_transformer.model import Transformer
-from keras_transformer.training import building, preparation, workers
+from keras_transformer.training import building, preparation, request, workers
 from keras_transformer.training.display import heartbeat, warn_of_warm_up
-from keras_transformer.training.request import (
-    LESS_MEMORY,
-    Session,
-    log_shown,
-    understand,
-)
+from keras_transformer.training.request import Session
 
 logger = logging.getLogger("keras_transformer")
 # A hundred of the paper's batches, about as full as those of all pairs.
@@ -48,9 +43,9 @@ def dry_run(run_dir: str | os.PathLike | None = None, **settings: Any) -> str:
     """Tell what a training would cost, in time and memory, and train nothing.
 
     It reads the corpus once, and tells what to clean in it: repeated pairs,
-    equal sides, pairs that are dropped. The batches are planned
-    from the first 100,000 pairs, and a few steps are taken of a mean one and of
-    the longest. It writes nothing to the run directory.
+    equal sides, pairs that are dropped. The batches are planned from the first
+    100,000 pairs, and a few steps are taken of a mean one and of the longest.
+    It writes nothing to the run directory.
 
     Example:
         print(kt.dry_run(corpus="my-text", recipe="small-corpus"))
@@ -62,8 +57,8 @@ def dry_run(run_dir: str | os.PathLike | None = None, **settings: Any) -> str:
     Returns:
         A table, as text to print.
     """
-    session = understand(run_dir=run_dir, **settings)
-    with log_shown():
+    session = request.understand(run_dir=run_dir, **settings)
+    with request.log_shown():
         return costs_of(session)
 
 
@@ -74,7 +69,7 @@ def costs_of(session: Session) -> str:
             "Expected one machine for a dry run, received `strategy` "
             "multiworker or TF_CONFIG; leave them out."
         )
-    with exhaustion.explained(LESS_MEMORY):
+    with exhaustion.explained(request.LESS_MEMORY):
         preparation.check_beginning(session)
         devices.let_memory_grow()
         devices.log_devices()
@@ -83,8 +78,7 @@ def costs_of(session: Session) -> str:
         with strategy.scope():
             model = building.build_model(session)
         rows = measured(session, plan, model, strategy.num_replicas_in_sync)
-    schedule = building.schedule_of(session.run)
-    warn_of_warm_up(schedule, session.run.training.steps)
+    warn_of_warm_up(session.run.training, session.run.training.steps)
     columns = "  {:<20}{:>14}  {}".format
     lines = (
         row if isinstance(row, str) else columns(*row).rstrip()

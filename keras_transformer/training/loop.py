@@ -24,12 +24,7 @@ from keras_transformer.machine import devices, exhaustion
 from keras_transformer.runs import averaging, checkpoints, history, layout
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.training import preparation, workers
-from keras_transformer.training.building import (
-    Training,
-    local_copy,
-    restored,
-    schedule_of,
-)
+from keras_transformer.training.building import Training, local_copy, restored
 from keras_transformer.training.display import (
     Guard,
     TrainingDisplay,
@@ -37,7 +32,6 @@ from keras_transformer.training.display import (
     warn_of_warm_up,
 )
 from keras_transformer.training.request import LESS_MEMORY, Session
-from keras_transformer.training.term_marks import TermMarks
 from keras_transformer.training.validation import Validation, reached
 
 # One training at a time, since it sets the process's seeds.
@@ -210,7 +204,7 @@ def _describe(training: Training, over: Sequence[str]) -> None:
     )
     if start.step:
         logger.info("Resuming after update %d.", start.step)
-    warn_of_warm_up(schedule_of(training.run), training.run.training.steps)
+    warn_of_warm_up(training.run.training, training.run.training.steps)
 
 
 def _take_steps(
@@ -222,6 +216,8 @@ def _take_steps(
     left = recipe.steps - now.step
     mark = None
     if recipe.term_share:
+        from keras_transformer.training.term_marks import TermMarks
+
         with heartbeat("Learning which words belong together"):
             plan, tokenizer = training.plan, training.tokenizer
             mark = TermMarks(training.run, plan.corpus, tokenizer)
@@ -310,12 +306,9 @@ class Writer:
         """
         self.guard.check(now.step)
         layout.check_lock(self.run_dir)
+        keep = self.recipe.keep_checkpoints
         path = checkpoints.save_checkpoint(
-            self.run_dir,
-            self.model,
-            now,
-            self.recipe.keep_checkpoints,
-            is_temporary,
+            self.run_dir, self.model, now, keep, is_temporary
         )
         logger.info("Wrote %s", path)
         self.saved = now

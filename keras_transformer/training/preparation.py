@@ -133,10 +133,9 @@ def check_beginning(session: Session) -> None:
     if layout.has_begun(run_dir):
         return
     corpus = session.text
-    settings = "train_split", "validation_split"
-    for split, flag in zip(run.splits, settings, strict=True):
-        with heartbeat(f"Reading the text of {split}"):
-            corpus.pairs(split, flag)
+    for flag in ("train_split", "validation_split"):
+        with heartbeat(f"Reading the text of {getattr(run, flag)}"):
+            corpus.pairs(getattr(run, flag), flag)
     vocabulary = run_dir / layout.TOKENIZER_FILE
     if (run_dir / layout.CONFIG_FILE).exists():
         RunConfig.load(run_dir)  # Another program's is not overwritten.

@@ -18,12 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import (
-    EOS_ID,
-    PAD_ID,
-    Search,
-    TrainingConfig,
-)
+from keras_transformer.config import EOS_ID, PAD_ID, Search, TrainingConfig
 from keras_transformer.data import batching
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.records import TokenisedCorpus
@@ -227,12 +222,10 @@ class Validation:
         newest = chosen.checkpoints[-1]
         step = checkpoints.step_of(pathlib.Path(newest))
         known = now.figures if now.step == step else None
+        of_average = known if chosen.averaged == 1 else None
         # Weights, the checkpoints they are of, and their figures if known.
         made = {
-            AVERAGE: (
-                *(model.get_weights(), chosen.checkpoints),
-                known if chosen.averaged == 1 else None,
-            ),
+            AVERAGE: (model.get_weights(), chosen.checkpoints, of_average),
             LAST: (last, (newest,), known),
         }
         best = recipe.patience and checkpoints.find_best(
@@ -301,15 +294,13 @@ def validation_batches(
             longest_target,
             numbered(is_long),
         )
-    return batches.map(
-        lambda inputs, target: (
-            (
-                cut_rows(inputs[0], longest_source),
-                inputs[1][:, :longest_target],
-            ),
-            cut_rows(target, longest_target),
-        )
-    )
+
+    def shortened(inputs: tuple, target: tf.Tensor) -> tuple:
+        source = cut_rows(inputs[0], longest_source)
+        target_in = inputs[1][:, :longest_target]
+        return (source, target_in), cut_rows(target, longest_target)
+
+    return batches.map(shortened)
 
 
 def cut_rows(ids: tf.Tensor, longest: int) -> tf.Tensor:

@@ -13,7 +13,6 @@ from tensorboard.backend.event_processing.event_accumulator import (
 )
 
 from keras_transformer.config import TrainingConfig
-from keras_transformer.optimizers import TransformerSchedule
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History, read_history
 from keras_transformer.training.building import Training
@@ -84,8 +83,7 @@ def test_the_time_left_is_that_of_the_limit_that_comes_first(
 
 
 @pytest.mark.parametrize(
-    "minutes, warns",
-    [(2.0, True), (None, False), (200.0, False)],
+    "minutes, warns", [(2.0, True), (None, False), (200.0, False)]
 )
 def test_lines_come_often_at_first_and_tell_that_the_minutes_are_too_few(
     tmp_path, caplog, minutes, warns
@@ -104,9 +102,10 @@ def test_lines_come_often_at_first_and_tell_that_the_minutes_are_too_few(
 
 
 def test_a_shorter_warm_up_is_advised_with_a_scale_for_the_same_peak(caplog):
-    warn_of_warm_up(TransformerSchedule(16, 2_000, 2.8), 2_000)
+    recipe = TrainingConfig(warmup_steps=2_000, learning_rate_scale=2.8)
+    warn_of_warm_up(recipe, 2_000)
     assert not caplog.messages
-    warn_of_warm_up(TransformerSchedule(16, 2_000, 2.8), 1_790)
+    warn_of_warm_up(recipe, 1_790)
     (advice,) = caplog.messages
     warmup, scale = (float(x) for x in re.findall(r"` ([\d.]+)", advice))
     # The highest rate of equation 3 is where its two branches meet.

@@ -24,7 +24,7 @@ def make_guard(run_dir, optimizer=None, weights=()):
     optimizer = optimizer or keras.optimizers.SGD()
     model = types.SimpleNamespace(optimizer=optimizer, weights=weights)
     session = Session(run_dir=run_dir)
-    return Guard(Training(session, None, None, model=model), every=10)
+    return Guard(Training(session, None, None, model=model))
 
 
 def feed(guard, figures):

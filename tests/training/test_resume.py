@@ -61,10 +61,7 @@ ENDS = {
         PRESS_CTRL_C,
         *[kill_somewhere(seed) for seed in (1, 2, 4)],
     ],
-    "two replicas": [
-        kill(WRITE, 13 + 3),
-        TERMINATE,
-    ],
+    "two replicas": [kill(WRITE, 13 + 3), TERMINATE],
     "every option": [
         kill(WRITE, 13 + 3),
         TERMINATE,
