@@ -58,7 +58,13 @@ def target_mask(target_in: Tensor) -> Tensor:
     Returns:
         Boolean tensor `(B, 1, T, T)`.
     """
-    causal = causal_mask(ops.shape(target_in)[1])
+    length = ops.shape(target_in)[1]
+    if length is None:  # In a functional model.
+        positions = ops.cumsum(ops.ones_like(target_in), axis=1)
+        rows, columns = (ops.expand_dims(positions, (1, x)) for x in (3, 2))
+        causal = ops.greater_equal(rows, columns)
+    else:
+        causal = causal_mask(length)
     return ops.logical_and(causal, padding_mask(target_in))
 
 

@@ -54,12 +54,14 @@ def distill(
         The student's run.
     """
     teacher = teacher if isinstance(teacher, Run) else Run(teacher)
-    own, begun = ("tokenizer", "init_from", "symbols"), begun_config(run_dir)
-    if all(arguments.get(name) is None for name in own):
+    given, begun = request.with_recipes(arguments), begun_config(run_dir)
+    if not given.keys() & {"tokenizer", "init_from", "symbols"}:
         arguments["tokenizer"] = teacher.path / layout.TOKENIZER_FILE
+        given = request.with_recipes(arguments)
+    given.pop("run_dir", None)
     folder = pathlib.Path(run_dir, layout.DISTILLED)
     if not begun:
-        _distil(teacher, folder, arguments)
+        _distil(teacher, folder, given)
     elif pathlib.Path(begun.corpus).name != layout.DISTILLED:
         raise UserError(
             "Expected a new `run_dir`, or one that began with distilled text, "
@@ -67,8 +69,8 @@ def distill(
             "another one."
         )
     # Its validation text is a split of the folder.
-    arguments |= {"corpus": folder, "validation_share": None}
-    return train(run_dir, **arguments)
+    given |= {"corpus": folder, "validation_share": None}
+    return train(run_dir, **given)
 
 
 def _distil(

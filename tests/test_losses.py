@@ -283,6 +283,17 @@ def test_sample_weights_weigh_tokens_but_never_padding():
     )
 
 
+@pytest.mark.parametrize("kind, neutral", [(TokenAccuracy, 0), (Perplexity, 1)])
+def test_a_batch_of_padding_and_a_reset_leave_nothing(kind, neutral):
+    metric = kind()
+    metric.update_state(np.zeros((3, 5), "int32"), LOGITS)
+    assert float(metric.result()) == neutral
+    metric.update_state(np.argmax(LOGITS, -1), LOGITS)
+    assert float(metric.result()) != neutral
+    metric.reset_state()
+    assert float(metric.result()) == neutral
+
+
 @pytest.mark.parametrize("ignored, share", [(0, 3 / 4), (4, 1), (None, 5 / 6)])
 def test_accuracy_counts_all_classes_but_the_ignored_one(ignored, share):
     metric = TokenAccuracy(ignore_class=ignored)

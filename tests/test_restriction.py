@@ -5,6 +5,8 @@ import pytest
 import tensorflow as tf
 from small_models import make_model
 
+from keras_transformer.decoding.id_model import IdModel
+
 
 def graph_bytes(model, side, length):
     """Bytes of all tensors in the graph of a forward pass and its gradient."""
@@ -25,6 +27,16 @@ def graph_bytes(model, side, length):
         for tensor in operation.outputs
         if tensor.dtype != tf.resource
     )
+
+
+def test_attention_to_a_source_keeps_no_weights_of_all_its_pairs():
+    model, length = make_model(num_layers=1, restriction=7), 997
+    spec = [tf.TensorSpec([1, n], tf.int32) for n in (length, 5)]
+    attention = tf.function(IdModel(model).attention_ids, autograph=False)
+    graph = attention.get_concrete_function(*spec).graph
+    shapes = [x.shape for op in graph.get_operations() for x in op.outputs]
+    largest = max(shape.num_elements() or 0 for shape in shapes)
+    assert largest < length * length
 
 
 @pytest.mark.slow

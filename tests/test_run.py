@@ -258,7 +258,19 @@ def test_a_finished_run_can_be_slimmed(run, in_memory, tmp_path, caplog):
     with caplog.at_level("INFO", "keras_transformer"):
         train(slim, in_memory)
     assert "no checkpoints" in caplog.text and "`init_from`" in caplog.text
+    with pytest.raises(UserError, match="no checkpoints"):
+        train(slim, in_memory, steps=12)
     assert digest(slim) == before
+
+
+def test_checkpoints_stand_in_for_a_result_that_cannot_be_read(
+    run, tmp_path, caplog
+):
+    damaged = shutil.copytree(run.path, tmp_path / "damaged")
+    (damaged / "result.json").write_text("{")
+    found, expected = weights_of(kt.Run(damaged)), weights_of(run, average=5)
+    np.testing.assert_equal(found, expected)
+    assert any("result.json" in said for said in caplog.messages)
 
 
 def tune(run_dir, source, **more):

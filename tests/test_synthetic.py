@@ -229,13 +229,15 @@ def test_a_student_learns_from_a_teacher(teacher, corpus, tmp_path, translated):
 
 
 @pytest.mark.slow
-def test_the_verb_takes_several_teachers(teacher, corpus, tmp_path):
-    student = tmp_path / "student"
-    words = ["distill", *2 * ["--teacher", str(teacher.path)]]
-    words += ["--corpus", str(corpus), "--run-dir", str(student)]
-    for name, value in TINY.items():
-        words += [f"--{name.replace('_', '-')}", str(value)]
-    assert main(words) == 0
+def test_the_verb_takes_several_teachers_and_a_recipe(
+    teacher, corpus, tmp_path
+):
+    student, recipe = tmp_path / "student", tmp_path / "mine.args"
+    asked = dict(corpus=corpus, run_dir=student, **TINY)
+    flags = [f"--{name.replace('_', '-')} {x}" for name, x in asked.items()]
+    recipe.write_text("\n".join(flags))
+    teachers = 2 * ["--teacher", str(teacher.path)]
+    assert main(["distill", *teachers, f"@{recipe}"]) == 0
     said = teacher.translator().translate(read(corpus, "train.en"))
     assert read(student / "distilled", "train.de") == said
 

@@ -6,6 +6,7 @@ import pathlib
 from keras_transformer import synthetic
 from keras_transformer.commands import command_line, train
 from keras_transformer.run import Run
+from keras_transformer.training.request import with_recipes
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -32,10 +33,12 @@ def run(args: argparse.Namespace) -> None:
     again resumes after the last 4,000 texts that were translated. All other
     flags are those of train, of which --run-dir is required.
     """
-    if args.run_dir is None:
-        args.parser.error("expected --run-dir, a folder for the student")
     arguments = train.given_arguments(args)
     first, *others = arguments.pop("teacher")
+    if args.run_dir is None:  # A recipe may name it.
+        arguments = with_recipes(arguments)
+        if "run_dir" not in arguments:
+            args.parser.error("expected --run-dir, a folder for the student")
     teacher = Run(first, others)
     command_line.quiet_tensorflow()
     synthetic.distill(teacher, **arguments)

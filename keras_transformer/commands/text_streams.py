@@ -109,6 +109,15 @@ class _Stream:
         return False
 
 
+def check_new(path: pathlib.Path) -> None:
+    """Refuse an output that is there, since it may be an input."""
+    if path.is_file() or not path.parent.is_dir():
+        raise UserError(
+            "Expected a new file as `output`, in a folder that exists, "
+            f"received {path}; choose another name."
+        )
+
+
 @contextlib.contextmanager
 def open_output(path: pathlib.Path | None) -> Iterator[Unfinished | _Stream]:
     """Open a new file, which appears once it is complete, or standard output.
@@ -118,11 +127,7 @@ def open_output(path: pathlib.Path | None) -> Iterator[Unfinished | _Stream]:
     if path is None:
         yield _Stream(sys.stdout.buffer)
         return
-    if path.is_file() or not path.parent.is_dir():  # It may be an input.
-        raise UserError(
-            "Expected a new file as `output`, in a folder that exists, "
-            f"received {path}; choose another name."
-        )
+    check_new(path)
     if path.exists():  # A pipe, or /dev/null; a folder is refused.
         with files.open_whole(path) as file:
             yield _Stream(file)

@@ -3,7 +3,7 @@
 import argparse
 import pathlib
 
-from keras_transformer.commands import command_line, flags
+from keras_transformer.commands import command_line, flags, text_streams
 from keras_transformer.config import UserError
 
 
@@ -29,11 +29,12 @@ def run(args: argparse.Namespace) -> None:
     browser opens it.
     """
     path = args.output or args.run_dir / "view.html"
-    if not args.text.strip() or (args.output and path.exists()):
+    if not args.text.strip():
         raise UserError(
-            "Expected a TEXT with words and a new file as `output`, received "
-            f"{args.text!r} and {path}; change one of them."
+            f"Expected a TEXT with words, received {args.text!r}; give some."
         )
+    if args.output:
+        text_streams.check_new(path)
     run, search = flags.prepare(args, n_best=4)
     explain = run.translator().explain
     explain(args.text, prefix=args.prefix, **vars(search)).save_html(path)

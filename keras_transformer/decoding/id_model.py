@@ -287,11 +287,16 @@ class IdModel:
         padding.
         """
         self.check_attention()
-        pair, results = (source, self._target_in(target)), []
+        target_in, results = self._target_in(target), []
         with self.weights_in_use():
             for model in self.models:
                 total = tf.constant(0.0)
-                for weights in model.attention_weights(*pair)["cross"]:
+                # A restricted encoder keeps no weights of all pairs.
+                memory, mask = model.encode(source)
+                _, _, cross = model.decode(
+                    target_in, memory, mask, return_attention_scores=True
+                )
+                for weights in cross:
                     weights = tf.cast(weights, tf.float32)
                     total += tf.reduce_mean(weights, axis=1)
                 results.append(total / len(model.decoder.layers))

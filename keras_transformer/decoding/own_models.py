@@ -127,7 +127,7 @@ def abilities_of(model: Any) -> Abilities:
         size,
         CachedSteps if is_cached else WholeSteps,
         _written_with(kind, "features", ("call",)),
-        _written_with(kind, "_decoded", _OF_A_CALL)
+        _written_with(kind, "decode", _OF_A_CALL)
         and all(x.call in _ATTEND for x in decoder),
     )
 

@@ -289,6 +289,11 @@ class MultiHeadAttention(Layer):
 
     def _heads(self, inputs, kernel, width, swap=swap_heads, bias=None):
         """Project and split: `(B, T, D)` to `(B, H, T, width)`."""
+        if len(inputs.shape) != 3:  # Samples would attend to each other.
+            raise ValueError(
+                "Keys and values must have the axes (B, S, D), and queries "
+                f"(B, T, D). Received: shape {tuple(inputs.shape)}"
+            )
         # One large product for all positions.
         rows = ops.reshape(inputs, (-1, kernel.shape[0]))
         projected = products_in_use().product(rows, kernel, bias)

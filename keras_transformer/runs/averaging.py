@@ -145,9 +145,11 @@ def final_result(run_dir: str | os.PathLike) -> Chosen | None:
         of_file = tuple(fields.pop("checkpoints")), fields.pop("weights")
         result = Chosen(*of_file, **fields, run_dir=run_dir)
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UserError(
-            f"{path} cannot be read ({error}); restore or remove it."
-        ) from None
+        said = f"{path} cannot be read ({error}); restore or remove it."
+        if not kept:
+            raise UserError(said) from None
+        logger.warning("%s Its checkpoints count.", said)
+        return None
     return None if kept and step_of(kept[-1]) != result.step else result
 
 

@@ -23,6 +23,7 @@ from keras_transformer.data import batching
 from keras_transformer.machine import devices, exhaustion
 from keras_transformer.runs import averaging, checkpoints, history, layout
 from keras_transformer.runs.checkpoints import Progress
+from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import preparation, workers
 from keras_transformer.training.building import Training, local_copy, restored
 from keras_transformer.training.display import (
@@ -98,11 +99,14 @@ def train(session: Session) -> None:
     `SystemExit`; if it has taken steps, it writes a checkpoint first.
     """
     if averaging.is_slim(session.run_dir):
-        logger.warning(
-            "%s has no checkpoints to go on from, only its weights; with "
-            "`init_from` another run starts from them.",
-            session.run_dir,
+        said = (
+            f"{session.run_dir} has no checkpoints to go on from, only its "
+            "weights; with `init_from` another run starts from them."
         )
+        before = RunConfig.load(session.run_dir).training
+        if session.run.training.steps > before.steps:
+            raise UserError(said)
+        logger.warning(said)
         return
     devices.let_memory_grow()
     devices.log_devices()

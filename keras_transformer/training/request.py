@@ -158,23 +158,29 @@ SESSION_SETTINGS = settings_of(Session)
 _OF_RUN = ("preset", *ASKED, "init_from")
 
 
+def with_recipes(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was given, over what its recipes give."""
+    given = {name: x for name, x in arguments.items() if x is not None}
+    named, of_recipe = given.pop("recipe", ()), dict[str, Any]()
+    for name in [named] if isinstance(named, str | os.PathLike) else named:
+        of_recipe |= recipe(name)
+    names = of_recipe.keys() | given.keys()
+    if "init_from" in names:  # It has a shape of its own.
+        for name in settings_of(ModelConfig).keys() - {"dropout"}:
+            of_recipe.pop(name, None)
+    if names & {"tokenizer", "init_from"}:
+        of_recipe.pop("vocab_size", None)
+        if given.pop("vocab_size", None):
+            logger.warning("`vocab_size` has no effect beside a vocabulary.")
+    return {**of_recipe, **given}
+
+
 def understand(**arguments: Any) -> Session:
     """Turn the arguments of `kt.train` into what is trained, and check them.
 
     The text is opened, unless a run that has begun goes on with its own.
     """
-    given = {name: x for name, x in arguments.items() if x is not None}
-    named, of_recipe = given.get("recipe", ()), dict[str, Any]()
-    for name in [named] if isinstance(named, str | os.PathLike) else named:
-        of_recipe |= recipe(name)
-    if "init_from" in given:  # It has a shape of its own.
-        for name in settings_of(ModelConfig).keys() - {"dropout"}:
-            of_recipe.pop(name, None)
-    if given.keys() & {"tokenizer", "init_from"}:
-        of_recipe.pop("vocab_size", None)
-        if given.pop("vocab_size", None):
-            logger.warning("`vocab_size` has no effect beside a vocabulary.")
-    given = {**of_recipe, **given}
+    given = with_recipes(arguments)
     if "symbols" in given and "tokenizer" in given:  # A run's gets them added.
         raise UserError(
             "Expected `symbols` or `tokenizer`, which brings its own "
@@ -257,9 +263,12 @@ def _is_other_text(begun: RunConfig, corpus: Corpus | None) -> bool:
     if begun.text is None or (not corpus and begun.corpus == corpora.MEMORY):
         return False
     if corpus:
-        names = corpus.name, begun.corpus  # Folders may have moved.
-        mixed, old = ([x[1:] for x in corpora.parts_of(n)] for n in names)
-        if mixed != old:
+        parts = [corpora.parts_of(n) for n in (corpus.name, begun.corpus)]
+        if len(parts[0]) != len(parts[1]) or any(
+            one[1:] != other[1:]
+            or (one.name != other.name and not _may_be_moved(one, other))
+            for one, other in zip(*parts, strict=True)
+        ):
             return True
         now = open_text(begun, corpus).state_of(*begun.splits)
     else:
@@ -271,6 +280,10 @@ def _is_other_text(begun: RunConfig, corpus: Corpus | None) -> bool:
         row[1] != old[1] or (row[0] == old[0] and row[2] != old[2])
         for row, old in zip(now, begun.text, strict=True)
     )
+
+
+def _may_be_moved(*parts: corpora.Part) -> bool:
+    return all(os.path.isabs(part.name) for part in parts)
 
 
 def _symbols_of(session: Session, corpus: str, has_terms: bool) -> tuple | None:
@@ -339,9 +352,9 @@ def recipe(name: str | os.PathLike) -> dict[str, Any]:
         Only the arguments that the recipe gives.
     """
     folder = pathlib.Path(__file__).parents[1] / "recipes"
-    path = folder / f"{name}.args"
-    if not path.is_file():
-        path = pathlib.Path(name)
+    path = pathlib.Path(name)
+    if not path.is_file() and (own := folder / f"{name}.args").is_file():
+        path = own
     fields, arguments = {**SETTINGS, **SESSION_SETTINGS}, dict[str, Any]()
     try:
         # Windows may put a byte-order mark before the text.
@@ -351,7 +364,10 @@ def recipe(name: str | os.PathLike) -> dict[str, Any]:
             flag, _, given = word.partition("=")
             argument = flag.removeprefix("--").replace("-", "_")
             kind: Any = kind_of(fields[argument])
-            value = True if kind is bool else kind(given or next(words, ""))
+            given = given or ("yes" if kind is bool else next(words, "--"))
+            if not flag.startswith("--") or given.startswith("--"):
+                raise ValueError(f"--name and its value, not {flag} {given}")
+            value = True if kind is bool else kind(given)
             if argument == "corpus":  # Several are mixed.
                 value = [*arguments.get(argument, ()), value]
             arguments[argument] = value

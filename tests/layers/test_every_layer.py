@@ -79,6 +79,13 @@ def test_a_batch_of_other_axes_is_refused_by_what_attends(kind, is_built):
             layer(*[batch] * inputs)
 
 
+@pytest.mark.parametrize("kind", [MultiHeadAttention, DecoderLayer, Decoder])
+def test_keys_without_a_batch_axis_are_refused(kind):
+    layer, x = kind(num_heads=2, key_dim=3), np.ones((5, 7, 10), "float32")
+    with pytest.raises(ValueError, match=r"axes \(B, S, D\)"):
+        layer(x, x[:, 0])
+
+
 @pytest.mark.parametrize("kind", [k for k in LAYERS if k not in IDS])
 def test_a_layer_refuses_another_width_than_it_was_built_for(kind):
     inputs = 1 if kind in (FeedForward, PositionalEncoding, *ENCODERS) else 2

@@ -256,6 +256,14 @@ def test_a_functional_model_of_the_layers_is_the_transformer(small_model):
     )
 
 
+def test_a_functional_model_takes_a_target_mask_of_any_length():
+    ids = keras.Input((None,), dtype="int32")
+    model = keras.Model(ids, keras.ops.squeeze(masks.target_mask(ids), 1))
+    given = np.array([[2, 5, 0], [2, 5, 7]])
+    expected = np.tril(np.ones((3, 3), bool)) & (given > 0)[:, None]
+    np.testing.assert_array_equal(model(given), expected)
+
+
 @pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
 def test_layers_in_a_sequence_ignore_columns_of_padding(policy):
     model = keras.Sequential(

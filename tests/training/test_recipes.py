@@ -111,7 +111,11 @@ def test_a_file_of_flags_is_a_recipe_and_the_last_one_wins(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [None, b"--corpus \xff", b"--stepz 3", b"--steps x", b"'"]
+    "content",
+    [
+        *(None, b"--corpus \xff", b"--stepz 3", b"--steps x", b"'"),
+        *(b"steps 3", b"--steps", b"--corpus --steps 3"),
+    ],
 )
 def test_a_wrong_file_of_flags_is_one_sentence(tmp_path, content):
     path = tmp_path / "x.args"
@@ -119,6 +123,22 @@ def test_a_wrong_file_of_flags_is_one_sentence(tmp_path, content):
         path.write_bytes(content)
     with pytest.raises(UserError, match="x.args"):
         keras_transformer.recipe(path)
+
+
+def test_a_file_of_ones_own_comes_before_a_recipe_of_its_name(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    pathlib.Path("small-corpus").write_text("--steps 3")
+    assert keras_transformer.recipe("small-corpus") == {"steps": 3}
+
+
+def test_a_recipe_may_bring_the_run_to_begin_with(tmp_path):
+    make_run(TINY).save(tmp_path)
+    path = tmp_path / "tune.args"
+    path.write_text(f"--init-from {tmp_path} --vocab-size 8000")
+    run = understand(corpus="demo", recipe=["small-corpus", path]).run
+    assert run.model == dataclasses.replace(TINY, dropout=0.2)
 
 
 def test_a_recipe_gives_no_shape_to_a_run_that_begins_with_another(tmp_path):
