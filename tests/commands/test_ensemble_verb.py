@@ -13,6 +13,7 @@ from verb_calls import (
     SOURCES,
     draw_weights,
     on_one_line,
+    refused,
     run,
     write_lines,
 )
@@ -106,7 +107,6 @@ def test_another_vocabulary_is_refused(run_dir, tmp_path, source_file, capsys):
     vocabulary = other / "tokenizer.model"
     words = Run(run_dir).translator().tokenizer
     type(words).train(GERMAN, words.vocab_size, vocabulary)
-    given = ("--input", source_file)
-    assert run("translate", run_dir, *given, "--ensemble", other) == 2
-    message = capsys.readouterr().err
+    given = ("--input", source_file, "--ensemble", other)
+    message = refused(capsys, "translate", run_dir, *given)
     assert f"--tokenizer {run_dir / 'tokenizer.model'}" in message

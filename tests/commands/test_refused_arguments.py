@@ -3,50 +3,45 @@
 import shutil
 
 import pytest
-from verb_calls import run
-
-
-# What is there is kept.
-@pytest.mark.parametrize("name", ["missing/target.de", "source.en"])
-def test_an_output_that_cannot_be_written_is_an_error(
-    run_dir, source_file, tmp_path, capsys, name
-):
-    path, before = tmp_path / name, source_file.read_bytes()
-    files = ("--input", source_file, "--output", path)
-    assert run("translate", run_dir, *files) == 2
-    error = capsys.readouterr().err
-    assert "`output`" in error and error.count("\n") == 1
-    assert list(tmp_path.iterdir()) == [source_file]
-    assert source_file.read_bytes() == before
-
-
-def test_an_input_that_cannot_be_read_is_an_error(run_dir, tmp_path, capsys):
-    source = tmp_path / "none.en"
-    assert run("translate", run_dir, "--input", source) == 2
-    error = capsys.readouterr().err
-    assert "--input" in error and str(source) in error
+from verb_calls import SOURCES, refused, run, write_lines
 
 
 @pytest.mark.parametrize(
-    "arguments, names",
+    "verb, words, names",
     [
-        ("--average 0", ["`average`"]),
-        ("--n-best 5", ["`n_best`", "`beam_size`"]),
-        ("--split-sentences --n-best 2", ["`split_sentences`", "`n_best`"]),
+        # What is there is kept.
+        ("translate", "source.en --output source.en", ["`output`"]),
+        ("translate", "source.en --output missing/de", ["`output`"]),
+        ("translate", "--input none.en", ["--input", "none.en"]),
+        ("translate", "source.en --prefixes few", ["--prefixes"]),
+        ("translate", "source.en --shortlist none.tsv", ["none.tsv"]),
+        ("translate", "--average 0", ["`average`"]),
+        ("translate", "--n-best 5", ["`n_best`", "`beam_size`"]),
+        ("translate", "--split-sentences --n-best 2", ["`n_best`"]),
+        ("score", "--source source.en --target few", ["--source", "--target"]),
+        ("shortlist", "--output new.tsv --pairs 0", ["`pairs`"]),
+        ("view", ". --output few", ["`output`"]),
     ],
 )
-def test_senseless_arguments_are_refused(run_dir, capsys, arguments, names):
-    assert run("translate", run_dir, *arguments.split()) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ") and error.count("\n") == 1
+def test_what_is_wrong_is_named_and_nothing_is_written(
+    run_dir, source_file, tmp_path, monkeypatch, capsys, verb, words, names
+):
+    write_lines(tmp_path / "few", SOURCES[:3])
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    monkeypatch.chdir(tmp_path)
+    error = refused(capsys, verb, run_dir, *words.split())
     assert all(name in error for name in names)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_text_with_nothing_to_draw_is_refused(run_dir, capsys):
+    assert "TEXT" in refused(capsys, "view", run_dir, " \t")
 
 
 def test_a_run_without_a_checkpoint_is_an_error(run_dir, tmp_path, capsys):
     without = shutil.ignore_patterns("checkpoints", "evalu*")
     copy = shutil.copytree(run_dir, tmp_path / "copy", ignore=without)
-    assert run("evaluate", copy) == 2
-    assert str(copy) in capsys.readouterr().err
+    assert str(copy) in refused(capsys, "evaluate", copy)
     assert not (copy / "evaluation").exists()
 
 

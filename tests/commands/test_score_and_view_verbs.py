@@ -26,23 +26,12 @@ def test_score_prints_what_the_search_found(
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-def test_score_needs_two_texts_of_one_length(
-    run_dir, source_file, tmp_path, capsys
-):
-    target = tmp_path / "target.de"
-    target.write_text("eins\n")
-    texts = ["--source", source_file, "--target", target]
-    assert run("score", run_dir, *texts) == 2
-    error = capsys.readouterr().err
-    assert "--source" in error and "--target" in error
-
-
 FLAGS = ("--beam-size", 3, "--n-best", 2, "--max-length", 7)
 
 
 @pytest.mark.stands_for("pages of the verb view")
 def test_view_writes_a_page_with_a_text_and_its_translations(
-    run_dir, translator, tmp_path, capsys
+    run_dir, translator, tmp_path
 ):
     text, output = "a <small> dog", tmp_path / "page.html"
 
@@ -57,12 +46,3 @@ def test_view_writes_a_page_with_a_text_and_its_translations(
     for translation, score in expected:
         assert html.escape(translation) in page
         assert f"{score:.5f}"[:-1] in page  # As JSON, in 5 decimals.
-    before = page
-    assert run("view", run_dir, "the dog", "--output", output) == 2
-    assert "`output`" in capsys.readouterr().err
-    assert output.read_text("utf-8") == before
-
-
-def test_a_text_with_nothing_to_draw_is_refused(run_dir, capsys):
-    assert run("view", run_dir, " \t") == 2
-    assert "TEXT" in capsys.readouterr().err

@@ -6,6 +6,7 @@ from verb_calls import (
     SOURCES,
     give,
     on_one_line,
+    refused,
     replace_translator,
     rows_of,
     run,
@@ -153,20 +154,15 @@ def test_translations_begin_with_the_prefixes_of_their_lines(
         assert row.startswith(prefix) if source.strip() else row == ""
 
 
-def test_as_many_prefixes_as_lines_are_needed(
-    run_dir, source_file, tmp_path, monkeypatch, capsys
+def test_as_many_prefixes_as_lines_of_standard_input_are_needed(
+    run_dir, tmp_path, monkeypatch, capsys
 ):
-    prefixes = tmp_path / "prefixes"
-    write_lines(prefixes, SOURCES[:3])
-
-    both = ["--input", source_file, "--prefixes", prefixes]
-    assert run("translate", run_dir, *both) == 2
-    assert "--prefixes" in capsys.readouterr().err
-    # Nobody knows the number of lines on standard input.
+    write_lines(tmp_path / "prefixes", SOURCES[:3])
+    # Nobody knows the number of lines.
     give(monkeypatch, b"a dog\n" * 2)
     replace_translator(monkeypatch, lambda texts: [])
-    assert run("translate", run_dir, "--prefixes", prefixes) == 2
-    assert "--prefixes" in capsys.readouterr().err
+    given = ("--prefixes", tmp_path / "prefixes")
+    assert "--prefixes" in refused(capsys, "translate", run_dir, *given)
 
 
 def test_lines_it_cuts_are_named(translated, translator, caplog, monkeypatch):

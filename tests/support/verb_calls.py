@@ -52,6 +52,14 @@ def run(verb, run_dir, *more):
     return __main__.main(argv)
 
 
+def refused(capsys, verb, run_dir, *more):
+    """What a verb that is wrong says, which is one sentence."""
+    assert run(verb, run_dir, *more) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1
+    return error
+
+
 def give(monkeypatch, content):
     """Let standard input hold some bytes."""
     stdin = io.TextIOWrapper(io.BytesIO(content))
