@@ -87,6 +87,7 @@ def test_a_training_from_python_is_a_run(run, count):
     # A slow machine may have more lines between them.
     assert (rows[0]["step"], rows[-1]["step"]) == (1, 11)
     assert {"loss", "validation_loss", "validation_bleu"} <= set(rows[-1])
+    assert isinstance(run.plot(), matplotlib.figure.Figure)
 
 
 def test_the_same_call_again_does_nothing(run, in_memory):
@@ -221,10 +222,6 @@ def test_a_run_translates_evaluates_and_exports(
     served = tf.saved_model.load(path).signatures["serving_default"]
     answer = served(text=tf.constant(texts[:1]))["translation"].numpy()[0]
     assert answer.decode() == translations[0]
-
-
-def test_a_run_draws_its_curve(run):
-    assert isinstance(run.plot(), matplotlib.figure.Figure)
 
 
 def test_the_better_weights_are_kept_and_taken(run, caplog):

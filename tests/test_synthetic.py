@@ -1,10 +1,10 @@
 """Text that models make: `kt.backtranslate` and `kt.distill`."""
 
-import contextlib
 import dataclasses
 import functools
 import gzip
 import shutil
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -20,17 +20,6 @@ from keras_transformer.translation.display import SentenceDisplay
 
 def read(folder, name):
     return (folder / name).read_text("utf-8").splitlines()
-
-
-def killed(*_, **__):
-    raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
-def killed_after_a_chunk(monkeypatch):
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(SentenceDisplay, "end_chunk", killed)
-        yield
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +97,9 @@ def test_a_killed_one_translates_nothing_twice_and_ends_the_same(
     assert translated == [17, 17, 7]
     translated.clear()
 
-    with killed_after_a_chunk(monkeypatch):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        interrupt = mock.Mock(side_effect=KeyboardInterrupt)
+        patch.setattr(SentenceDisplay, "end_chunk", interrupt)
         kt.backtranslate(reverse, text, tmp_path / "b", **how)
     killed = kt.backtranslate(reverse, text, tmp_path / "b", **how)
     assert translated == [17, 17, 7]

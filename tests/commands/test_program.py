@@ -90,28 +90,25 @@ sys.exit(command_line.run(lambda: print("x" * 1_000_000)))
 """
 
 
-def test_a_reader_that_has_gone_is_told_nothing():
-    program = subprocess.Popen(
-        [sys.executable, "-c", PRINT],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+def printing(stdout):
+    words, said = [sys.executable, "-c", PRINT], subprocess.PIPE
+    return subprocess.Popen(
+        words, cwd=ROOT, stdout=stdout, stderr=said, text=True
     )
-    program.stdout.close()
 
-    assert program.stderr.read() == b""
-    assert program.wait() == 1
+
+def test_a_reader_that_has_gone_is_told_nothing():
+    with printing(subprocess.PIPE) as program:
+        program.stdout.close()
+        assert program.stderr.read() == ""
+    assert program.returncode == 1
 
 
 def test_a_full_disk_is_one_sentence():
-    with open("/dev/full", "wb") as full:
-        words = [sys.executable, "-c", PRINT]
-        how = dict(stdout=full, stderr=subprocess.PIPE, text=True)
-        done = subprocess.run(words, cwd=ROOT, **how)
-
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: No space left on device")
-    assert done.stderr.count("\n") == 1
+    with open("/dev/full", "wb") as full, printing(full) as program:
+        (said,) = program.stderr
+    assert program.returncode == 1
+    assert said.startswith("error: No space left on device")
 
 
 def test_a_hint_is_a_shell_command_and_never_in_a_pipe(monkeypatch, caplog):

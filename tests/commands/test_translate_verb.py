@@ -122,18 +122,13 @@ def test_sentences_of_a_line_are_translated_one_by_one(
     assert said != "?!" and rows_of(capsysbinary) == [on_one_line(said)]
 
 
-def pharaoh(pairs):
-    return " ".join(f"{source}-{target}" for source, target in pairs)
-
-
 def test_an_alignment_follows_its_translation(translated, translator):
     rows = translated("--alignment")
     expected = [on_one_line(text) for text in translator.translate(SOURCES)]
     alignments = translator.align(SOURCES, expected)
-    assert rows == [
-        f"{text} ||| {pharaoh(pairs)}"
-        for text, pairs in zip(expected, alignments, strict=True)
-    ]
+    pharaoh = [" ".join(f"{s}-{t}" for s, t in pairs) for pairs in alignments]
+    both = zip(expected, pharaoh, strict=True)
+    assert rows == [f"{text} ||| {pairs}" for text, pairs in both]
     assert rows[2] == " ||| " and alignments[2] == []
     assert all(alignments[row] for row in (0, 1, 4))
 

@@ -2,10 +2,10 @@
 
 import dataclasses
 import logging
-import random
 import re
 import shutil
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -53,7 +53,8 @@ def test_no_average_has_a_temporary_checkpoint(tmp_path, monkeypatch):
             tmp_path, model, Progress(step), is_temporary=is_temporary
         )
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(files, "remove", _interrupt)
+        interrupt = mock.Mock(side_effect=KeyboardInterrupt)
+        patch.setattr(files, "remove", interrupt)
         checkpoints.save_checkpoint(tmp_path, model, Progress(7))
 
     assert checkpoints.restore_checkpoint(tmp_path, model).step == 7
@@ -72,10 +73,6 @@ def test_a_checkpoint_begins_only_where_it_has_room(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left on device: .*checkpoints"):
         checkpoints.save_best(tmp_path, model, Progress(5))
     assert len(list((tmp_path / "checkpoints").iterdir())) == 1
-
-
-def _interrupt(*_):
-    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(
@@ -130,25 +127,6 @@ def test_a_checkpoint_without_its_optimizer_is_an_older_one(tmp_path, caplog):
     checkpoints.save_checkpoint(tmp_path, model, Progress(8), keep=5)
     found = checkpoints.newest_undamaged(tmp_path, 5)
     assert [state["step"] for _, state in found] == [3, 4, 5, 6, 8]
-
-
-def test_no_flipped_bit_of_a_state_is_believed(run_dir):
-    path = run_dir / "checkpoints" / "step-000000003" / "state.json"
-    whole = path.read_bytes()
-    ((_, expected),) = checkpoints.newest_undamaged(run_dir, 1)
-    assert expected["step"] == 3
-    passed_over = 0
-    for bit in random.Random(0).sample(range(8 * len(whole)), 300):
-        content = bytearray(whole)
-        content[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(content)
-        ((found, state),) = checkpoints.newest_undamaged(run_dir, 1)
-        if found == path.parent:  # A space, perhaps.
-            assert {name: state[name] for name in expected} == expected, bit
-        else:
-            passed_over += 1
-            assert state["step"] == 2
-    assert passed_over > 150
 
 
 def test_nothing_but_damaged_checkpoints_is_an_error(run_dir):

@@ -1,6 +1,7 @@
 """A flipped bit, a cut and a missing file are told; no result is wrong.
 
-Of a checkpoint: `test_checkpoints.py`; of token records: `test_records.py`.
+More of a checkpoint: `test_checkpoints.py`; of token records:
+`test_records.py`.
 """
 
 import dataclasses
@@ -10,11 +11,11 @@ import shutil
 
 import numpy as np
 import pytest
-from sample_runs import make_run
+from sample_runs import make_run, tiny_run
 
 from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.machine import files
-from keras_transformer.runs import averaging
+from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.averaging import Chosen
 from keras_transformer.runs.run_config import (
     RunConfig,
@@ -29,26 +30,48 @@ def flip(path, bit):
     path.write_bytes(content)
 
 
+def flips(path, count):
+    """Flip some bits of a file, one at a time."""
+    whole = path.read_bytes()
+    for bit in random.Random(0).sample(range(8 * len(whole)), count):
+        flip(path, bit)
+        yield bit
+        path.write_bytes(whole)
+
+
 def test_no_flipped_bit_of_the_configuration_is_believed(tmp_path):
     run = make_run(ModelConfig(dropout=0.25), initial={"run_dir": "Größe"})
     run.save(tmp_path)
     path = tmp_path / "config.json"
     whole = path.read_bytes()
     refused = 0
-    bits = random.Random(0).sample(range(8 * len(whole)), 200)
-    for bit in bits:
-        flip(path, bit)
+    for bit in flips(path, 200):
         try:
             assert RunConfig.load(tmp_path) == run, bit  # A space, perhaps.
         except UserError as error:
             refused += 1
             assert str(path) in str(error)
-        path.write_bytes(whole)
-    assert refused > 0.6 * len(bits)  # The rest is layout.
+    assert refused > 120  # The rest is layout.
     for length in range(0, len(whole) - 1, 29):
         path.write_bytes(whole[:length])
         with pytest.raises(UserError, match=re.escape(str(path))):
             RunConfig.load(tmp_path)
+
+
+def test_no_flipped_bit_of_a_checkpoint_s_state_is_believed(tmp_path):
+    run_dir = shutil.copytree(tiny_run(), tmp_path / "run")
+    path = run_dir / "checkpoints" / "step-000000003" / "state.json"
+    ((_, expected),) = checkpoints.newest_undamaged(run_dir, 1)
+    assert expected["step"] == 3
+    passed_over = 0
+    for bit in flips(path, 300):
+        ((found, state),) = checkpoints.newest_undamaged(run_dir, 1)
+        if found == path.parent:  # A space, perhaps.
+            assert {name: state[name] for name in expected} == expected, bit
+        else:
+            passed_over += 1
+            assert state["step"] == 2
+    assert passed_over > 150
 
 
 @pytest.fixture(scope="module")

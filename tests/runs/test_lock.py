@@ -15,26 +15,6 @@ from keras_transformer.runs import layout
 fork = multiprocessing.get_context("fork")
 
 
-def test_a_file_in_the_place_of_a_run_is_named(tmp_path):
-    file = tmp_path / "file"
-    file.touch()
-    with (
-        pytest.raises(UserError, match=f"received the file {file}"),
-        layout.only_writer(file),
-    ):
-        pass
-
-
-def test_the_second_is_told_who_holds_the_run_and_since_when(tmp_path):
-    expected = rf"in use by process {os.getpid()} on .* since \d{{4}}-\d\d-"
-    with (
-        layout.only_writer(tmp_path),
-        pytest.raises(UserError, match=expected),
-        layout.only_writer(tmp_path),
-    ):
-        pass
-
-
 def test_of_many_that_start_in_an_absent_directory_one_is_in_at_a_time(
     tmp_path,
 ):

@@ -39,13 +39,6 @@ def options(verb, run_dir, *words, n_best=1):
     return search
 
 
-def test_a_command_that_says_nothing_of_it_leaves_a_runs_search(run_dir):
-    begun = RunConfig.load(run_dir)
-    assert begun.with_changes({}, run_dir).search == SEARCH
-    other = begun.with_changes({"beam_size": 5}, run_dir)
-    assert other.search == dataclasses.replace(SEARCH, beam_size=5)
-
-
 def test_a_run_that_begins_with_another_searches_like_it(run_dir):
     run = RunConfig.from_preset(corpus="c", init_from=run_dir)
     assert run.search == SEARCH
@@ -53,12 +46,7 @@ def test_a_run_that_begins_with_another_searches_like_it(run_dir):
 
 def test_flags_that_are_not_given_are_the_runs(run_dir):
     found = options("translate", run_dir)
-    assert found == Search(
-        beam_size=2,
-        length_penalty=1.7,
-        max_extra_length=3,
-        max_source_length=256,
-    )
+    assert found == dataclasses.replace(SEARCH, max_source_length=256)
     # An export has four hypotheses, but no more than beams.
     assert options("export", run_dir, "--output=o", n_best=4).n_best == 2
     given = options("translate", run_dir, "--beam-size=5", "--n-best=5")

@@ -17,7 +17,7 @@ FORKS.set_forkserver_preload(["keras_transformer.training.loop"])
 
 
 class Program:
-    """A program in a process of its own, used like `subprocess.Popen`.
+    """A program in a process of its own.
 
     Args:
         script: Path below the project's folder, where the program runs.
@@ -36,20 +36,12 @@ class Program:
         )
         self._process.start()
 
-    def poll(self):
-        return self._process.exitcode
-
     def wait(self, timeout=None):
+        """Return the exit code, once it has ended."""
         self._process.join(timeout)
-        if self.poll() is None:
+        if self._process.exitcode is None:
             raise TimeoutError(f"still running after {timeout} s")
-        return self.poll()
-
-    def kill(self):
-        self._process.kill()
-
-    def send_signal(self, number):
-        os.kill(self._process.pid, number)
+        return self._process.exitcode
 
 
 def _run(script, arguments, log, environment):

@@ -149,16 +149,13 @@ def test_a_row_that_was_cut_short_is_passed_over(tmp_path):
     assert [row["step"] for row in rows] == [10, 23]
 
 
-@pytest.mark.parametrize(
-    "number, code", [(signal.SIGTERM, 0), (signal.SIGINT, 130)]
-)
-def test_a_signal_where_there_are_no_steps_ends_at_once(number, code):
+def exit_code_of(listen):
+    """Listen for signals in a process of its own."""
     process = os.fork()
     if not process:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            with Stop().listening():
-                os.kill(os.getpid(), number)
+            listen(Stop())
         except KeyboardInterrupt:
             os._exit(130)
         except SystemExit as end:
@@ -166,29 +163,33 @@ def test_a_signal_where_there_are_no_steps_ends_at_once(number, code):
         finally:
             os._exit(1)
     _, status = os.waitpid(process, 0)
-    assert os.waitstatus_to_exitcode(status) == code
+    return os.waitstatus_to_exitcode(status)
+
+
+@pytest.mark.parametrize(
+    "number, code", [(signal.SIGTERM, 0), (signal.SIGINT, 130)]
+)
+def test_a_signal_where_there_are_no_steps_ends_at_once(number, code):
+    def listen(stop):
+        with stop.listening():
+            os.kill(os.getpid(), number)
+
+    assert exit_code_of(listen) == code
 
 
 def test_a_second_ctrl_c_is_an_exception_and_a_second_sigterm_deadly():
-    process = os.fork()
-    if not process:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        stop = Stop()
+    def listen(stop):
         stop.has_steps = True
-        try:
-            with stop.listening():
+        with stop.listening():
+            os.kill(os.getpid(), signal.SIGINT)
+            assert stop.signal == signal.SIGINT
+            with pytest.raises(KeyboardInterrupt):
                 os.kill(os.getpid(), signal.SIGINT)
-                assert stop.signal == signal.SIGINT
-                try:
-                    os.kill(os.getpid(), signal.SIGINT)
-                except KeyboardInterrupt:
-                    os.kill(os.getpid(), signal.SIGTERM)
-                    assert stop.signal == signal.SIGTERM
-                    os.kill(os.getpid(), signal.SIGTERM)
-        finally:
-            os._exit(1)
-    _, status = os.waitpid(process, 0)
-    assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert stop.signal == signal.SIGTERM
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    assert exit_code_of(listen) == -signal.SIGTERM
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+import contextlib
+import io
 import re
 import shutil
 
@@ -12,10 +14,6 @@ from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import dry_run
 
 
-def arguments(corpus, run_dir, *more):
-    return sample_runs.digit_arguments(corpus, run_dir, "--dry-run", *more)
-
-
 def figure(output, label):
     rows = re.findall(r"(?m)^  (\S.*?)  +(\S+)(?:  .*)?$", output)
     (found,) = (x for name, x in rows if name == label)
@@ -26,11 +24,10 @@ def figure(output, label):
 def dry(corpus, tmp_path_factory):
     """Standard output of a dry run, and where the run would have gone."""
     folder = tmp_path_factory.mktemp("runs")
-    with pytest.MonkeyPatch.context() as patch:
-        printed = []
-        patch.setattr("builtins.print", lambda *a, **k: printed.append(a[0]))
-        assert train_on_digits(*arguments(corpus, folder / "run")) == 0
-    return "\n".join(printed), folder
+    argv = sample_runs.digit_arguments(corpus, folder / "run", "--dry-run")
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        assert train_on_digits(*argv) == 0
+    return printed.getvalue(), folder
 
 
 def test_a_dry_run_tells_size_tokens_memory_and_time_and_writes_nothing(dry):

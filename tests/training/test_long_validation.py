@@ -1,6 +1,7 @@
 """A line of any length in a validation or test split is cut and named."""
 
 import logging
+from unittest import mock
 
 import tensorflow as tf
 from natural_corpus import corpus as corpus_of
@@ -44,23 +45,15 @@ def test_long_pairs_are_cut_on_both_sides_and_named(caplog, monkeypatch):
     assert said.startswith("val: 3 of 5") and said.endswith("line 2, 3, 4.")
 
 
-def train(corpus, run_dir, steps, caplog):
-    """Train with a validation after every second step, and log it."""
-    caplog.set_level(logging.INFO)
-    rhythm = ("--validation-steps", "2", "--warmup-steps", "5")
-    argv = digit_arguments(corpus, run_dir, "--steps", steps, *rhythm)
-    assert train_on_digits(*argv) == 0
-
-
-def fail(*_, **__):
-    raise tf.errors.ResourceExhaustedError(None, None, "out of memory")
-
-
 def test_a_validation_that_fails_does_not_end_the_training(
     corpus, tmp_path, caplog, monkeypatch
 ):
+    full = tf.errors.ResourceExhaustedError(None, None, "out of memory")
+    fail = mock.Mock(side_effect=full)
     monkeypatch.setattr(validation.Translator, "search_texts", fail)
-    train(corpus, tmp_path, 3, caplog)
+    caplog.set_level(logging.INFO)
+    rhythm = ("--steps", "3", "--validation-steps", "2", "--warmup-steps", "5")
+    assert train_on_digits(*digit_arguments(corpus, tmp_path, *rhythm)) == 0
     assert "step 2  could not be validated" in caplog.text
     assert "final.weights.h5, the last checkpoint" in caplog.text
     assert final_result(tmp_path).better == AVERAGE

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import types
+from unittest import mock
 
 import keras
 import numpy as np
@@ -31,14 +32,6 @@ LOSSES = [5.0, 4.0, 4.5, 3.0, 3.0, 2.9999999, 3.5, 2.0, 1.0, 0.5]
 END = 14
 
 
-class Killed(Exception):
-    pass
-
-
-def killed(*_):
-    raise Killed
-
-
 @contextlib.contextmanager
 def killed_at_row(monkeypatch, step, is_written=True):
     """Die when the history gets a row of that update or a later one."""
@@ -48,9 +41,9 @@ def killed_at_row(monkeypatch, step, is_written=True):
         if progress.step < step or is_written:
             add(self, progress, **values)
         if progress.step >= step:
-            raise Killed
+            raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(Killed):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(History, "add", dying)
         yield
 
@@ -90,11 +83,8 @@ def session(run_dir, values, patience=3, on="loss", until=20, saves=()):
     """
     model = make_model()
     start = checkpoints.restore_checkpoint(run_dir, model)
-    now, log, recipe = (
-        start,
-        History(run_dir, start.step),
-        make_recipe(patience, on),
-    )
+    now, log = start, History(run_dir, start.step)
+    recipe = make_recipe(patience, on)
     validating = Told(run_dir, recipe, model, values)
     if reached(recipe, now):
         return now.step
@@ -318,8 +308,9 @@ def test_a_validation_that_a_kill_left_undone_still_ends_the_training(
     corpus, tmp_path, monkeypatch, caplog, rhythm
 ):
     rhythm = dict(checkpoint_every="4", patience=None, **rhythm)
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(validation.Validation, "validate", killed)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        interrupt = mock.Mock(side_effect=KeyboardInterrupt)
+        patch.setattr(validation.Validation, "validate", interrupt)
         train(tmp_path, corpus, **rhythm)
     assert [*map(checkpoints.step_of, list_checkpoints(tmp_path))] == [4]
 

@@ -4,6 +4,7 @@ import dataclasses
 import logging
 import os
 import shutil
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -27,13 +28,7 @@ from keras_transformer.training.request import (
 )
 
 MODEL = ModelConfig(
-    vocab_size=293,
-    num_layers=1,
-    d_model=8,
-    num_heads=2,
-    key_dim=4,
-    value_dim=4,
-    ffn_dim=16,
+    vocab_size=293, num_layers=1, d_model=8, num_heads=2, ffn_dim=16
 )
 
 
@@ -170,6 +165,7 @@ def test_a_text_moved_and_then_changed_is_told(folder, run_dir, caplog):
     prepare(folder, run_dir)
     moved = folder.rename(folder.with_name("moved"))
     preparation.prepare(understand(run_dir=run_dir, corpus=moved))
+    assert RunConfig.load(run_dir).corpus == str(moved)
     assert warnings_of(moved, caplog) == 0
     (moved / "val.de").write_text("another\n" * 11)
     understand(run_dir=run_dir)
@@ -191,27 +187,20 @@ def test_a_refusal_keeps_the_users_own_files(folder, run_dir, monkeypatch):
         (run_dir / "thesis" / "text").write_text("years of work")
         return train(sentences, size, path, *how, **named)
 
-    with monkeypatch.context() as patch:
+    refused = pytest.raises(UserError, match="at most 2 tokens")
+    with monkeypatch.context() as patch, refused:
         patch.setattr(Tokenizer, "train", train_while_somebody_writes)
-        with pytest.raises(UserError, match="at most 2 tokens"):
-            prepare(folder, run_dir, recipe={"max_length": 2})
+        prepare(folder, run_dir, recipe={"max_length": 2})
     prepare(folder, run_dir)
     assert (run_dir / "thesis" / "text").read_text() == "years of work"
 
 
-class Killed(BaseException):
-    """As if the process ended here."""
-
-
 def test_a_killed_preparation_is_made_again(folder, run_dir, monkeypatch):
-    def kill(*args, **options):
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(records.TokenisedCorpus, "build", kill)
-        with pytest.raises(Killed):
-            prepare(folder, run_dir)
-    model = ModelConfig(**{**vars(MODEL), "vocab_size": 283})
+    interrupt = mock.Mock(side_effect=KeyboardInterrupt)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(records.TokenisedCorpus, "build", interrupt)
+        prepare(folder, run_dir)
+    model = dataclasses.replace(MODEL, vocab_size=283)
     prepare(folder, run_dir, model)
     saved = RunConfig.load(run_dir)
     tokenizer = Tokenizer.load(run_dir / "tokenizer.model")

@@ -2,6 +2,7 @@ import json
 import os
 import re
 import shutil
+from unittest import mock
 
 import pytest
 import sample_runs
@@ -87,7 +88,7 @@ def error_of(capsys, *argv, code=command_line.WRONG):
         ("--validation-split dev", "dev"),
         ("--num-heads 3", "`num_heads`"),
         ("--init-from nowhere", "nowhere"),
-        ("--run-dir /dev/null", "/dev/null"),
+        ("--run-dir /dev/null", "received the file /dev/null"),
     ],
 )
 def test_a_wrong_argument_is_one_sentence_and_leaves_nothing(
@@ -148,58 +149,31 @@ def test_a_second_process_is_told_who_trains_and_touches_nothing(
         before = {p: p.stat().st_mtime_ns for p in run_dir.rglob("*")}
         error = error_of(capsys, *arguments(corpus, run_dir, "--steps", "31"))
         after = {p: p.stat().st_mtime_ns for p in run_dir.rglob("*")}
-    assert f"process {os.getpid()} on " in error
+    holder = rf"in use by process {os.getpid()} on .* since \d{{4}}-\d\d-"
+    assert re.search(holder, error)
     assert after == before
 
 
 def test_a_gpu_without_memory_is_one_sentence(
     corpus, tmp_path, capsys, monkeypatch
 ):
-    def exhausted(*args, **kwargs):
-        # As from a GPU of too little memory.
-        raise tf.errors.ResourceExhaustedError(
-            None,
-            None,
-            "Graph execution error:\n\nOOM when allocating tensor with shape"
-            "[23,37000] and type float on /device:GPU:0 by allocator "
-            "GPU_0_bfc\n\t [[{{node MatMul}}]]\nHint: [Op:__inference_1]",
-        )
-
+    full = tf.errors.ResourceExhaustedError(None, None, "OOM when")
+    exhausted = mock.Mock(side_effect=full)
     monkeypatch.setattr(loop, "_take_steps", exhausted)
     argv = arguments(corpus, tmp_path / "run")
     error = error_of(capsys, *argv, code=command_line.FAILED)
-    assert error.startswith("error: Out of memory (OOM when allocating tensor")
-    assert "`accumulate`" in error
-
-
-@pytest.fixture
-def moved(corpus, tmp_path):
-    """A run of three steps and its text, both in another place since."""
-    here, there = tmp_path / "here", tmp_path / "there"
-    here.mkdir()
-    shutil.copytree(corpus, here / "text")
-    argv = arguments(here / "text", here / "run", "--steps", "3")
-    assert train_on_digits(*argv) == 0
-    here.rename(there)
-    return there
-
-
-@pytest.mark.slow
-def test_a_run_and_its_corpus_may_be_moved(moved, caplog):
-    argv = arguments(moved / "text", moved / "run", "--steps", "5")
-    with caplog.at_level("INFO"):
-        assert train_on_digits(*argv) == 0
-    assert "Resuming after update 3." in caplog.text
-    assert "tokenised" not in caplog.text
-    assert warnings_of("/text", caplog) == 0
-    assert RunConfig.load(moved / "run").corpus == str(moved / "text")
+    assert "Out of memory" in error and "`accumulate`" in error
 
 
 @pytest.mark.stands_for("runs that go on without their text")
-def test_a_run_directory_is_enough_to_go_on(moved, caplog):
-    shutil.rmtree(moved / "text")
-    assert train_on_digits("--run-dir", moved / "run", "--steps", "4") == 0
-    assert history.read_history(moved / "run")[-1]["step"] == 4
+def test_a_run_directory_is_enough_to_go_on(corpus, tmp_path, caplog):
+    text = shutil.copytree(corpus, tmp_path / "text")
+    argv = arguments(text, tmp_path / "run", "--steps", "3")
+    assert train_on_digits(*argv) == 0
+    shutil.rmtree(text)
+    moved = (tmp_path / "run").rename(tmp_path / "moved")
+    assert train_on_digits("--run-dir", moved, "--steps", "4") == 0
+    assert history.read_history(moved)[-1]["step"] == 4
     assert warnings_of("/text", caplog) == 0
 
 
