@@ -354,26 +354,24 @@ class Run:
         from keras_transformer.exporting import saved_model
 
         logger.info("Tracing the signatures of %s", self.path)
-        precision = precision or self.weights.precision
-        card = self.card(translator.weights, search, precision)
+        weights = translator.weights
+        if precision:
+            weights = dataclasses.replace(weights, precision=precision)
+        card = self.card(weights, search)
         return saved_model.write(translator, path, how, card)
 
     def card(
-        self,
-        weights: Weights | None = None,
-        search: Search | None = None,
-        precision: str = "float32",
+        self, weights: Weights | None = None, search: Search | None = None
     ) -> "ModelCard":
         """Make the card that an export carries.
 
         It has the scores of those evaluations that used the same `weights`, by
         default those to load now, and searched as `search`, by default the
-        run's, in the same `precision`.
+        run's.
         """
         from keras_transformer.translation.model_card import make_card
 
-        weights = weights or self.chosen()
-        return make_card(self.runs, weights, search, precision)
+        return make_card(self.runs, weights or self.chosen(), search)
 
     def chosen(self) -> Weights:
         """Choose the weights to translate with, without loading them."""

@@ -168,7 +168,10 @@ def keep_exported(run: "Run", output: pathlib.Path) -> None:
     newest = max(find_versions(output), default=0)
     path = output / str(newest)
     kept = ModelCard.load(path) if newest else None
-    now = run.card(precision=kept.precision if kept else "float32")
+    weights = run.chosen()
+    if kept:
+        weights = dataclasses.replace(weights, precision=kept.precision)
+    now = run.card(weights)
     search = run.config.search.kept_by_run()
     is_alike = kept is not None and all(
         kept.search.get(name) == search[name] for name in search

@@ -109,12 +109,7 @@ def find_versions(folder: str | os.PathLike) -> dict[int, pathlib.Path]:
     }
 
 
-def make_card(
-    runs: Runs,
-    weights: Weights,
-    search: Search | None,
-    precision: str,
-) -> ModelCard:
+def make_card(runs: Runs, weights: Weights, search: Search | None) -> ModelCard:
     """Make the card for an export, without what the export adds.
 
     It has the scores of those evaluations that used the same weights and
@@ -134,7 +129,7 @@ def make_card(
         "is_own_corpus": True,
         "search": searched,
         "weights": weights.identity,
-        "precision": precision,
+        "precision": weights.precision,
         "shortlist": weights.shortlist is not None,
     }
     return ModelCard(

@@ -154,14 +154,10 @@ def test_an_export_that_was_made_otherwise_stays_as_it_is(run, how):
 def test_a_card_has_the_scores_of_what_computes_as_the_export(run, how):
     write_evaluation(run, **dict(how))
     assert run.card().scores == ()
-    of_export = dict(how)
-    search = dataclasses.replace(
-        run.config.search,
-        **{x: of_export.pop(x) for x in how.keys() & vars(run.config.search)},
-    )
-    opened = Run(run.path, shortlist=of_export.get("shortlist"))
-    precision = of_export.get("precision", "float32")
-    card = opened.card(search=search, precision=precision)
+    of_weights, search = dict(how), run.config.search
+    if size := of_weights.pop("beam_size", None):
+        search = dataclasses.replace(search, beam_size=size)
+    card = Run(run.path, **of_weights).card(search=search)
     assert [score["value"] for score in card.scores] == [31.7]
 
 
