@@ -226,22 +226,15 @@ def records_of(
             return TokenisedCorpus.load(path)
         except UserError as error:
             logger.warning("Making token records again: %s", error)
-    is_train = split == run.train_split
     corpus = session.text
     pairs = corpus.pairs(split)
-    if is_train:
-        looking = inspection.Inspection(corpus, run.held_out)
-        pairs = looking.watch(pairs)
-    made = TokenisedCorpus.build(
-        pairs,
-        tokenizer,
-        path,
-        # Never drop a validation sentence; a long one is cut later.
-        max_length=run.training.max_length if is_train else None,
-    )
-    if is_train:
-        for said in looking.advice(made.dropped):
-            logger.warning(said)
+    if split != run.train_split:  # None is dropped; a long one is cut later.
+        return TokenisedCorpus.build(pairs, tokenizer, path)
+    looking = inspection.Inspection(corpus, run.held_out)
+    longest = run.training.max_length
+    made = TokenisedCorpus.build(looking.watch(pairs), tokenizer, path, longest)
+    for said in looking.advice(made.dropped):
+        logger.warning(said)
     return made
 
 
