@@ -133,10 +133,7 @@ def add_sampling_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def prepare(args: argparse.Namespace, n_best: int = 1) -> tuple["Run", Search]:
-    """Open the run `--run-dir` with the weights and the search of the flags.
-
-    Then it loads TensorFlow, which takes seconds.
-    """
+    """Open the run with the weights and search given; then load TensorFlow."""
     from keras_transformer.run import Run
 
     run = Run(args.run_dir, **given(args, WEIGHTS.values()))

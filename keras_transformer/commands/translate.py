@@ -36,8 +36,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_search_flags(parser)
     flags.add_sampling_flags(parser)
     flags.add_parallel_flag(parser)
-    add("--prefix", metavar="TEXT", help="the first words of every translation")
-    add(
+    either = parser.add_mutually_exclusive_group().add_argument
+    said = "the first words of every translation"
+    either("--prefix", metavar="TEXT", help=said)
+    either(
         "--prefixes",
         type=pathlib.Path,
         metavar="FILE",
@@ -95,8 +97,6 @@ def run(args: argparse.Namespace) -> None:
     """
     args.input = args.input or args.file
     opened, search = flags.prepare(args)
-    if args.prefixes and args.prefix is not None:
-        args.parser.error("expected --prefix or --prefixes, received both")
     if args.split_sentences:
         sentences.check_alone(
             n_best=search.n_best > 1,

@@ -164,8 +164,7 @@ def restore_checkpoint(
 ) -> Progress:
     """Set model, built optimizer and seeds to the newest undamaged checkpoint.
 
-    It returns the checkpoint's progress, all zeros where there is none, and
-    raises `UserError` if there are some but training can resume from none.
+    Without any, the progress is all zeros; a `UserError` if all are damaged.
     """
     if not list_checkpoints(run_dir):
         return Progress()
@@ -219,10 +218,7 @@ def _without_optimizer(model: keras.Model) -> Iterator[None]:
 def newest_undamaged(
     run_dir: str | os.PathLike, count: int, needed: str = WEIGHTS_FILE
 ) -> list[tuple[pathlib.Path, dict[str, Any]]]:
-    """Find the newest undamaged checkpoints with their states, oldest first.
-
-    Each has the file `needed`. It raises `UserError` if all are damaged.
-    """
+    """Find the newest whole checkpoints and their states, oldest first."""
     undamaged: list[tuple[pathlib.Path, dict[str, Any]]] = []
     for path in reversed(list_checkpoints(run_dir)):
         damage = _damage(path)

@@ -34,10 +34,7 @@ LOCK_FILE = "training.lock"  # The process that trains it now.
 
 
 def has_begun(run_dir: str | os.PathLike) -> bool:
-    """Return whether a run has weights, so that its settings are binding.
-
-    A run that was prepared and never took a step is not bound to them.
-    """
+    """Return whether a run has weights, so that its settings are binding."""
     run_dir = pathlib.Path(run_dir)
     return (run_dir / CONFIG_FILE).exists() and (
         (run_dir / FINAL_FILE).exists() or bool(list_checkpoints(run_dir))

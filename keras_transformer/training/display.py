@@ -25,11 +25,7 @@ FIGURES = ("tokens", "batch_loss", "batch_perplexity", "gradient_norm")
 
 
 class TrainingDisplay:
-    """Logs a line a minute, at first more, and keeps its figures.
-
-    The `guard` holds the figures until they are shown; the `history` gets a row
-    for every line.
-    """
+    """Logs a line a minute, at first more, and adds it to the history."""
 
     def __init__(
         self, training: Training, guard: "Guard", history: History
@@ -65,13 +61,9 @@ class TrainingDisplay:
         return left
 
     def report(self, now: Progress) -> None:
-        """Log means over the target tokens since the last line, and their rate.
-
-        The gradient's norm is averaged over updates, without those that
-        float16 skipped.
-        """
+        """Log means over the target tokens since the last line, and a rate."""
         tokens, losses, perplexities, norms = self.guard.take(now.step).T
-        norms = norms[np.isfinite(norms)]
+        norms = norms[np.isfinite(norms)]  # Of updates that were not skipped.
         total = float(tokens.sum()) or 1.0
         loss = (losses * tokens).sum() / total
         perplexity = np.exp((np.log(perplexities) * tokens).sum() / total)

@@ -112,9 +112,8 @@ def train(session: Session) -> None:
     devices.log_devices()
     if not _training.acquire(blocking=False):
         raise UserError(
-            "Expected one training at a time in a process, since it sets the "
-            "process's seeds, received a second one; wait until the first "
-            "ends, or start another process."
+            "Expected one training at a time in a process, whose seeds it "
+            "sets, received a second one; wait, or start another process."
         )
     stop = Stop()
     with contextlib.ExitStack() as stack:

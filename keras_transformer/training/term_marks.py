@@ -71,10 +71,7 @@ class TermMarks:
     def __call__(
         self, number: int, source: np.ndarray, target: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Mark the batch of a number: int32 `(B, S)` and `(B, T)`, with PAD.
-
-        Both may come back longer.
-        """
+        """Mark a batch, which may grow: int32 `(B, S)` and `(B, T)`."""
         random = np.random.default_rng([self._recipe.seed, number, 2])
         share = self._recipe.term_share
         if random.random() * max(_ROWS, share) >= share:
@@ -139,11 +136,7 @@ class TermMarks:
     def _spans(
         self, ids: _Sides, places: _Sides, random: np.random.Generator
     ) -> list[list[int]]:
-        """Draw what belongs together and does not overlap.
-
-        Returns:
-            Of each the first and the last piece, and one more, of both sides.
-        """
+        """Draw what belongs together: first and last piece and one more."""
         linked = self._linked(ids, places)
         is_used, is_written = (np.zeros(size, bool) for size in linked.shape)
         count = 1 + np.searchsorted(_SPANS, random.random())

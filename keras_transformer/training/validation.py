@@ -90,11 +90,7 @@ def badness(figures: Mapping[str, float], by: str) -> tuple[float, ...]:
 
 
 class Validation:
-    """Validates the weights of a training, and keeps the better at its end.
-
-    The `model` is that of the training, or one of its shape to evaluate in its
-    place.
-    """
+    """Validates weights by a model of their shape; keeps the better ones."""
 
     def __init__(self, training: Training, model: Transformer) -> None:
         run, self.run_dir = training.run, training.session.run_dir
@@ -118,10 +114,7 @@ class Validation:
     def validate(
         self, now: Progress, model: keras.Model, history: History
     ) -> Progress:
-        """Validate a model's weights, of update `now.step`, and note it.
-
-        It returns the progress with what it found.
-        """
+        """Validate the weights of update `now.step`; add what was found."""
         if self.model is not model:
             self.model.set_weights(model.get_weights())
         figures = self.measure(f"step {now.step}")
@@ -194,10 +187,9 @@ class Validation:
     def finish(self, now: Progress, last: list[np.ndarray]) -> None:
         """Draw the curve; keep the better of the averaged and last weights.
 
-        If they were compared already, nothing is written. In a short training
-        an average reaches back to early weights, which spoils the result. With
-        `patience`, the weights of the best validation are a third choice. The
-        weights of the model are replaced.
+        If they were compared already, nothing is written. With `patience`, the
+        weights of the best validation are a third choice. The weights of the
+        model are replaced.
         """
         run_dir = self.run_dir
         layout.check_lock(run_dir)
