@@ -15,12 +15,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_beam_flags(parser, ("length_penalty",))
     add = parser.add_argument
     add("--source", type=pathlib.Path, required=True, help="lines of text")
-    add(
-        "--target",
-        type=pathlib.Path,
-        required=True,
-        help="a translation of each line",
-    )
+    add("--target", type=pathlib.Path, required=True, help="their translations")
     add("--output", type=pathlib.Path, help="default: standard output")
 
 

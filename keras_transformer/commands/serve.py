@@ -16,11 +16,7 @@ from typing import TYPE_CHECKING
 
 from keras_transformer.commands import command_line, flags
 from keras_transformer.config import MAX_SOURCE_LENGTH, UserError
-from keras_transformer.exporting.serving_kit import (
-    BATCHING_FILE,
-    model_name,
-    read_batching,
-)
+from keras_transformer.exporting import serving_kit
 from keras_transformer.machine import devices, extras
 from keras_transformer.runs.layout import CONFIG_FILE, EXPORTED
 from keras_transformer.runs.weights import WEIGHTS
@@ -107,7 +103,7 @@ def run(args: argparse.Namespace) -> None:
                 "Expected a name without scheme and port, such as example.org, "
                 f"as --allow-host, received {name}."
             )
-    name = model_name(args.run_dir or args.exported, args.name)
+    name = serving_kit.model_name(args.run_dir or args.exported, args.name)
     limits = Limits(**flags.given(args, LIMITS))
     for package in "python_multipart", "sentencex", "starlette", "uvicorn":
         extras.needs(package, "serve")
@@ -139,8 +135,8 @@ def run(args: argparse.Namespace) -> None:
         if not args.ensemble:
             explain = explainer(args.run_dir)
     path, batching = args.batching_parameters, Batching()
-    if path or (path := folder / BATCHING_FILE).exists():
-        batching = Batching(**read_batching(path))
+    if path or (path := folder / serving_kit.BATCHING_FILE).exists():
+        batching = Batching(**serving_kit.read_batching(path))
     # The session loader warns that it is outdated; an export resets this level.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     # Parallel batches share the cores: two threads that meet after every

@@ -110,13 +110,12 @@ def run(args: argparse.Namespace) -> None:
         output = stack.enter_context(text_streams.open_output(args.output))
         translator = opened.translator()
         wanted = terms.read(args.terms) if args.terms else None
-        from keras_transformer.translation.text_batches import (
-            Batching,
-            warn_of_cuts,
-        )
+        from keras_transformer.translation import text_batches
 
         progress = text_streams.open_display(args.output, total, stack)
-        batching = Batching(parallel=args.parallel, progress=progress)
+        batching = text_batches.Batching(
+            parallel=args.parallel, progress=progress
+        )
         form = args.alignment, args.split_sentences
 
         def translated(chunk: list[tuple[str, str]]) -> Iterator[bytes]:
@@ -130,7 +129,8 @@ def run(args: argparse.Namespace) -> None:
                 terms=wanted,
             )
             first = progress.before + 1
-            warn_of_cuts(truncated, search.max_source_length, first)
+            longest = search.max_source_length
+            text_batches.warn_of_cuts(truncated, longest, first)
             yield from rows_out(translator, texts, n_best, first, search, *form)
 
         how = translator.weights.deciding(search)

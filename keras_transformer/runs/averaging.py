@@ -18,13 +18,9 @@ from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.machine import extras, files
 from keras_transformer.model import Transformer
 from keras_transformer.presets import parameters
-from keras_transformer.runs.checkpoints import (
-    WEIGHTS_FILE,
-    list_checkpoints,
-    newest_undamaged,
-    step_of,
-)
-from keras_transformer.runs.layout import CHECKPOINTS, FINAL_FILE, RESULT_FILE
+from keras_transformer.runs import layout
+from keras_transformer.runs.checkpoints import WEIGHTS_FILE, newest_undamaged
+from keras_transformer.runs.layout import FINAL_FILE, RESULT_FILE
 from keras_transformer.runs.run_config import RunConfig
 
 AVERAGE, LAST, BEST = "average", "last", "best"
@@ -98,7 +94,10 @@ class Chosen:
         """Build the run's model, in float32, with these weights."""
         logger.info("Taking the %s.", self.sentence())
         extras.check_keras()
-        kept = [self.run_dir / CHECKPOINTS / name for name in self.checkpoints]
+        kept = [
+            self.run_dir / layout.CHECKPOINTS / name
+            for name in self.checkpoints
+        ]
         path = self.run_dir / FINAL_FILE
         if not self.is_final:
             path = kept[-1] / WEIGHTS_FILE
@@ -138,7 +137,7 @@ def final_result(run_dir: str | os.PathLike) -> Chosen | None:
     path = run_dir / RESULT_FILE
     if not path.exists() or not (run_dir / FINAL_FILE).exists():
         return None
-    kept = list_checkpoints(run_dir)
+    kept = layout.list_checkpoints(run_dir)
     try:
         fields = files.from_json(path.read_text("utf-8"))
         fields.pop("averages", None)  # Of earlier versions.
@@ -150,7 +149,7 @@ def final_result(run_dir: str | os.PathLike) -> Chosen | None:
             raise UserError(said) from None
         logger.warning("%s Its checkpoints count.", said)
         return None
-    return None if kept and step_of(kept[-1]) != result.step else result
+    return None if kept and layout.step_of(kept[-1]) != result.step else result
 
 
 def choose(
@@ -177,7 +176,7 @@ def choose(
 
 def _newest(run_dir: pathlib.Path, wanted: int) -> Chosen:
     """Choose the average of so many checkpoints, of all if there are fewer."""
-    if not list_checkpoints(run_dir):
+    if not layout.list_checkpoints(run_dir):
         raise UserError(
             f"{run_dir} has no checkpoint yet; train until it has written one."
         )
@@ -212,7 +211,7 @@ def load(
 def is_slim(run_dir: str | os.PathLike) -> bool:
     """Return whether only the final weights of a run are left."""
     has_final = (pathlib.Path(run_dir) / FINAL_FILE).exists()
-    return has_final and not list_checkpoints(run_dir)
+    return has_final and not layout.list_checkpoints(run_dir)
 
 
 def average_weights(model: keras.Model, paths: Sequence[pathlib.Path]) -> None:
@@ -222,9 +221,4 @@ def average_weights(model: keras.Model, paths: Sequence[pathlib.Path]) -> None:
         model.load_weights(path / WEIGHTS_FILE)
         for total, weight in zip(sums, model.get_weights(), strict=True):
             total += weight
-    model.set_weights(
-        [
-            (total / len(paths)).astype(weight.dtype)
-            for total, weight in zip(sums, model.weights, strict=True)
-        ]
-    )
+    model.set_weights([total / len(paths) for total in sums])

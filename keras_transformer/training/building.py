@@ -73,11 +73,8 @@ def build_model(session: Session) -> Transformer:
 
 def schedule_of(run: RunConfig) -> TransformerSchedule:
     """Make the learning rate of a run (5.3)."""
-    return TransformerSchedule(
-        run.model.d_model,
-        run.training.warmup_steps,
-        run.training.learning_rate_scale,
-    )
+    warmup, scale = run.training.warmup_steps, run.training.learning_rate_scale
+    return TransformerSchedule(run.model.d_model, warmup, scale)
 
 
 def local_copy(run: RunConfig) -> Transformer:
@@ -151,9 +148,5 @@ def _rows_of(old: Tokenizer, new: Tokenizer) -> np.ndarray:
 
 def plan_batches(corpus: TokenisedCorpus, recipe: TrainingConfig) -> BatchPlan:
     """Plan the training batches of a recipe."""
-    budget, seed, growth = (
-        recipe.batch_tokens,
-        recipe.seed,
-        recipe.length_growth,
-    )
-    return BatchPlan(corpus, budget, seed, length_growth=growth)
+    how = recipe.batch_tokens, recipe.seed
+    return BatchPlan(corpus, *how, length_growth=recipe.length_growth)

@@ -24,14 +24,8 @@ from keras_transformer.machine import devices, exhaustion
 from keras_transformer.runs import averaging, checkpoints, history, layout
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training import preparation, workers
+from keras_transformer.training import display, preparation, workers
 from keras_transformer.training.building import Training, local_copy, restored
-from keras_transformer.training.display import (
-    Guard,
-    TrainingDisplay,
-    heartbeat,
-    warn_of_warm_up,
-)
 from keras_transformer.training.request import LESS_MEMORY, Session
 from keras_transformer.training.validation import Validation, reached
 
@@ -207,7 +201,8 @@ def _describe(training: Training, over: Sequence[str]) -> None:
     )
     if start.step:
         logger.info("Resuming after update %d.", start.step)
-    warn_of_warm_up(training.run.training, training.run.training.steps)
+    recipe = training.run.training
+    display.warn_of_warm_up(recipe, recipe.steps)
 
 
 def _take_steps(
@@ -221,7 +216,7 @@ def _take_steps(
     if recipe.term_share:
         from keras_transformer.training.term_marks import TermMarks
 
-        with heartbeat("Learning which words belong together"):
+        with display.heartbeat("Learning which words belong together"):
             plan, tokenizer = training.plan, training.tokenizer
             mark = TermMarks(training.run, plan.corpus, tokenizer)
     stream = batching.stream(training.plan, now.step, change=mark)
@@ -279,8 +274,8 @@ class Writer:
         self.recipe, self.saved = training.run.training, training.start
         self.validation, self.stop = validation, stop
         self.history = history.History(self.run_dir, training.start.step)
-        self.guard = Guard(training)
-        self.display = TrainingDisplay(training, self.guard, self.history)
+        self.guard = guard = display.Guard(training)
+        self.display = display.TrainingDisplay(training, guard, self.history)
 
     def after_step(self, now: Progress, logs: Mapping[str, Any]) -> Progress:
         """Save, show and validate where it is due."""

@@ -24,13 +24,10 @@ from keras_transformer.runs.run_config import (
     load_tokenizer,
     load_vocabulary,
 )
+from keras_transformer.training import request
 from keras_transformer.training.building import Training, plan_batches
 from keras_transformer.training.display import heartbeat
-from keras_transformer.training.request import (
-    Session,
-    check_symbols,
-    lacking_symbols,
-)
+from keras_transformer.training.request import Session
 from keras_transformer.training.validation import validation_batches
 
 logger = logging.getLogger("keras_transformer")
@@ -176,7 +173,7 @@ def prepare_vocabulary(
     run = dataclasses.replace(run, text=corpus.state_of(*run.splits))
     if given:
         run = dataclasses.replace(run, requested_vocab_size=given.vocab_size)
-        check_symbols(run.corpus, run.training.term_share > 0, given)
+        request.check_symbols(run.corpus, run.training.term_share > 0, given)
     run_dir.mkdir(parents=True, exist_ok=True)
     for header in (run_dir / layout.RECORDS).glob(f"*/{RECORDS_FILE}"):
         files.remove(header.parent)  # Made with another vocabulary.
@@ -211,9 +208,8 @@ def _vocabulary_of_initial(
         return given
     vocabulary = load_vocabulary(source, begun).with_symbols(run.symbols or ())
     has_terms = run.training.term_share > 0
-    return vocabulary.with_symbols(
-        lacking_symbols(run.corpus, has_terms, vocabulary)
-    )
+    lacking = request.lacking_symbols(run.corpus, has_terms, vocabulary)
+    return vocabulary.with_symbols(lacking)
 
 
 def records_of(

@@ -14,11 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.config import (
-    SETTINGS,
-    ModelConfig,
-    UserError,
-)
+from keras_transformer.config import SETTINGS, ModelConfig, UserError
 from keras_transformer.data import corpora
 from keras_transformer.data.corpora import Corpus, Source
 from keras_transformer.data.pieces import TERM_SYMBOLS, read_symbols

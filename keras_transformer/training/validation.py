@@ -127,11 +127,9 @@ class Validation:
         now = dataclasses.replace(now, figures=figures, standing=standing)
         if standing.best == now.step:
             checkpoints.save_best(self.run_dir, self.model, now)
-        names = {"token_accuracy": "accuracy"}
-        history.add(
-            now,
-            **{f"validation_{names.get(n, n)}": x for n, x in figures.items()},
-        )
+        row = {f"validation_{name}": x for name, x in figures.items()}
+        row["validation_accuracy"] = row.pop("validation_token_accuracy")
+        history.add(now, **row)
         # Last: a validation that is not in its checkpoint is done again.
         checkpoints.note(self.run_dir, now)
         checkpoints.forget_best(self.run_dir, standing)
