@@ -94,10 +94,8 @@ class Chosen:
         """Build the run's model, in float32, with these weights."""
         logger.info("Taking the %s.", self.sentence())
         extras.check_keras()
-        kept = [
-            self.run_dir / layout.CHECKPOINTS / name
-            for name in self.checkpoints
-        ]
+        folder = self.run_dir / layout.CHECKPOINTS
+        kept = [folder / name for name in self.checkpoints]
         path = self.run_dir / FINAL_FILE
         if not self.is_final:
             path = kept[-1] / WEIGHTS_FILE

@@ -192,12 +192,8 @@ def test_a_parser_is_trained_scored_and_exported(tmp_path, capsys, monkeypatch):
     assert __main__.main([*argv, "--steps", "3", "--batch-tokens", "512"]) == 0
     capsys.readouterr()
 
-    code = score.main(
-        ["--run-dir", "runs/grammar", "--export", "exported/grammar"]
-        + ["--json", "f1.json"]
-    )
-
-    assert code == 0
+    argv = ["--run-dir", "runs/grammar", "--export", "exported/grammar"]
+    assert score.main([*argv, "--json", "f1.json"]) == 0
     assert capsys.readouterr().out.endswith("\nexported/grammar/1\n")
     found = json.loads(pathlib.Path("f1.json").read_text())
     # Nothing is learnt in three steps: what it writes is no tree, and counts.

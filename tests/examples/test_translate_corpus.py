@@ -12,10 +12,8 @@ WORDS = "ein kleiner Hund läuft über die grüne Wiese und bellt laut".split()
 
 def sentences(count):
     """Rows of 1 to 11 words, no two alike in a row."""
-    return [
-        " ".join((WORDS[i % 11 :] + WORDS)[: 1 + i * 7 % 11])
-        for i in range(count)
-    ]
+    turned = ((WORDS[i % 11 :] + WORDS, 1 + i * 7 % 11) for i in range(count))
+    return [" ".join(words[:number]) for words, number in turned]
 
 
 @pytest.mark.example

@@ -61,10 +61,8 @@ def test_a_source_is_executed_in_an_empty_folder_without_network(
     assert all("Notebooks run without network" in line for line in refused)
     assert second.outputs[0].data == {"text/plain": "5"}
     assert [first.execution_count, second.execution_count] == [1, 2]
-    assert {left.name for left in folder.iterdir()} == {
-        "7_seven.py",
-        "7_seven.ipynb",
-    }
+    left = {left.name for left in folder.iterdir()}
+    assert left == {"7_seven.py", "7_seven.ipynb"}
     before = path.read_bytes()
     path.touch()
     then = path.stat().st_mtime_ns

@@ -35,16 +35,14 @@ def test_of_many_that_start_in_an_absent_directory_one_is_in_at_a_time(
             with open(entered, "a") as file:
                 file.write("x")
 
-    processes = [
-        fork.Process(target=enter_often, args=(times,))
-        for times in (29, 31, 37, 41)
-    ]
+    each = (29, 31, 37, 41)
+    processes = [fork.Process(target=enter_often, args=(x,)) for x in each]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
     assert [process.exitcode for process in processes] == [0, 0, 0, 0]
-    assert len(entered.read_text()) == 29 + 31 + 37 + 41
+    assert len(entered.read_text()) == sum(each)
     assert not run_dir.exists() or not os.listdir(run_dir)
 
 

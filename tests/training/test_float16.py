@@ -10,10 +10,8 @@ from keras_transformer.runs import checkpoints
 
 WAYS = [
     "plain",
-    *[
-        pytest.param(w, marks=pytest.mark.slow)
-        for w in ("accumulated", "replicas")
-    ],
+    pytest.param("accumulated", marks=pytest.mark.slow),
+    pytest.param("replicas", marks=pytest.mark.slow),
 ]
 
 

@@ -26,6 +26,10 @@ def tune(run_dir, **given):
     )
 
 
+def pieces_of(tokenizer):
+    return tokenizer.pieces(range(tokenizer.vocab_size))
+
+
 def weights(run):
     """Rows of the pieces, and all other weights."""
     table, *others = averaging.load(run)[0].get_weights()
@@ -55,25 +59,18 @@ def test_what_was_known_is_translated_as_before(with_symbols, before):
     after = with_symbols.translator()
     assert translated(after) == translated(before)
     # Three pieces more share the probability.
-    np.testing.assert_allclose(
-        after.score(*(x[:31] for x in LINES)),
-        before.score(*(x[:31] for x in LINES)),
-        atol=0.05,
-    )
+    some = [side[:31] for side in LINES]
+    scores = (each.score(*some) for each in (after, before))
+    np.testing.assert_allclose(*scores, atol=0.05)
 
 
 def test_symbols_are_added_behind_the_other_pieces():
     old = Tokenizer.load(digit_run())
     new = old.with_symbols(SYMBOLS)
-    assert new.pieces(range(new.vocab_size)) == [
-        *old.pieces(range(old.vocab_size)),
-        *SYMBOLS,
-    ]
+    assert pieces_of(new) == [*pieces_of(old), *SYMBOLS]
     texts = ["one<b>two", "⟦name⟧ und Füße", "drei"]
-    found = [
-        [piece for piece in new.pieces(ids) if piece in SYMBOLS]
-        for ids in new.tokenize(texts).to_list()
-    ]
+    written = map(new.pieces, new.tokenize(texts).to_list())
+    found = [[piece for piece in x if piece in SYMBOLS] for x in written]
     assert found == [["<b>"], ["⟦name⟧", "Füße"], []]
     joined = new.detokenize(new.tokenize(texts)).numpy()
     assert [text.decode() for text in joined] == texts
@@ -95,10 +92,9 @@ def test_another_vocabulary_takes_the_rows_of_the_pieces_that_both_have(
     old = Tokenizer.load(digit_run())
     table, _ = weights(digit_run())
     grown, _ = weights(run.path)
-    row_of = dict(zip(old.pieces(range(old.vocab_size)), table, strict=True))
+    row_of = dict(zip(pieces_of(old), table, strict=True))
     mean, kept = table[4:].mean(0), 0
-    names = new.pieces(range(new.vocab_size))
-    for name, row in zip(names, grown, strict=True):
+    for name, row in zip(pieces_of(new), grown, strict=True):
         np.testing.assert_allclose(row, row_of.get(name, mean), atol=1e-6)
         kept += name in row_of
     assert 260 < kept < new.vocab_size - 3
@@ -117,6 +113,5 @@ def test_the_tag_of_a_corpus_is_added_to_the_vocabulary_begun_with(tmp_path):
         init_from=digit_run(),
         **dict(preset="demo", steps=1, batch_tokens=101, symbols=["<y>"]),
     )
-    old, new = Tokenizer.load(digit_run()), Tokenizer.load(run.path)
-    known = old.pieces(range(old.vocab_size))
-    assert new.pieces(range(new.vocab_size)) == [*known, "<y>", "<bt>"]
+    known = pieces_of(Tokenizer.load(digit_run()))
+    assert pieces_of(Tokenizer.load(run.path)) == [*known, "<y>", "<bt>"]

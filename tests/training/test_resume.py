@@ -184,11 +184,8 @@ def checkpoints_of(session):
 @in_way(EVERY_MOMENT)
 def test_what_a_killed_session_leaves_is_removed_by_the_next(runs):
     *killed, last = runs[1].sessions
-    left = [
-        {f"/{x}" for x in session.files if ".partial-" in x}
-        for session in killed
-    ]
-    names = set().union(*left)
+    files = (f"/{x}" for session in killed for x in session.files)
+    names = {name for name in files if ".partial-" in name}
     for end in (
         *("/sentences.txt", "-train/source.ids", "-watched.json"),
         *("-step-000000003", "-old-step-000000003"),

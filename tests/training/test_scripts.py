@@ -30,15 +30,12 @@ SETTINGS = dict(
 @pytest.mark.parametrize("code", ["th", "ja", "fa"])
 def test_nearly_all_unseen_numbers_come_out_exactly(code, tmp_path):
     values = random.Random(7).sample(range(99_999), 11_000)
-    pairs = [
-        tuple(num2words.num2words(value, lang=lang) for lang in ("en", code))
-        for value in values
-    ]
+    words = num2words.num2words
+    pairs = [(words(x, lang="en"), words(x, lang=code)) for x in values]
     corpus = dict(train=pairs[:10_000], val=pairs[10_000:10_500])
     run = kt.train(tmp_path, corpus=corpus, target_lang=code, **SETTINGS)
     sources, expected = zip(*pairs[10_500:], strict=True)
     found = run.translator().translate(list(sources))
-    wrong = [
-        pair for pair in zip(found, expected, strict=True) if pair[0] != pair[1]
-    ]
+    both = zip(found, expected, strict=True)
+    wrong = [pair for pair in both if pair[0] != pair[1]]
     assert len(wrong) <= len(expected) // 20, wrong[:5]

@@ -112,10 +112,8 @@ def test_marks_are_a_function_of_seed_and_number(marks, corpus):
 
 
 def test_sides_grow_no_longer_than_the_longest_pair(marks, corpus):
-    mark, batch = (
-        marks(1.0, max_length=43),
-        corpus.gather(np.arange(97), 41, 41),
-    )
+    mark = marks(1.0, max_length=43)
+    batch = corpus.gather(np.arange(97), 41, 41)
     for number in range(17):
         for side in mark(number, *batch):
             assert np.count_nonzero(side, axis=1).max() <= 43

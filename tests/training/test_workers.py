@@ -151,10 +151,8 @@ def test_two_workers_have_weights_and_counts_of_one_process(finished, alone):
     assert one.keys() == two.keys()
     for name in one:
         np.testing.assert_allclose(one[name], two[name], atol=1e-5)
-    newest = [
-        checkpoints.list_checkpoints(run_dir)[-1]
-        for run_dir in (alone, finished[0])
-    ]
+    runs = map(checkpoints.list_checkpoints, (alone, finished[0]))
+    newest = [kept[-1] for kept in runs]
     assert [path.name for path in newest] == ["step-000000060"] * 2
     one, two = (dict(np.load(path / "training.npz")) for path in newest)
     assert one.keys() == two.keys()
