@@ -137,12 +137,8 @@ class Run:
         shortlist: str | os.PathLike | None = None,
     ) -> None:
         self.path = of_kind("run_dir", pathlib.Path, run_dir)
-        self.weights = Weights(
-            average=average,
-            ensemble=ensemble,  # type: ignore[arg-type]
-            precision=precision,
-            shortlist=shortlist,  # type: ignore[arg-type]
-        )
+        given: Any = average, ensemble, precision, shortlist
+        self.weights = Weights(*given)  # It makes paths of names.
         self.runs = self.weights.runs(self.path)
 
     @property
@@ -264,13 +260,10 @@ class Run:
         from keras_transformer.translation import evaluation
 
         run = self.config
-        search = search or run.search
-        search = dataclasses.replace(
-            search,
-            beam_size=search.beam_size if beam_size is None else beam_size,
-            n_best=1,
-            max_source_length=run.longest_source,
-        )
+        asked: dict = {"n_best": 1, "max_source_length": run.longest_source}
+        if beam_size is not None:
+            asked["beam_size"] = beam_size
+        search = dataclasses.replace(search or run.search, **asked)
         opened = self._open_corpus(corpus)
         name = corpora.absolute_name(opened.name)
         is_own = corpus is None or name == run.corpus != corpora.MEMORY
@@ -293,14 +286,9 @@ class Run:
         from keras_transformer.translation.text_batches import Batching
 
         batching = Batching(parallel=parallel, progress=progress)
+        how = search, self.path / EVALUATION / name, batching
         return evaluation.evaluate(
-            translator,
-            test_set,
-            search,
-            self.path / EVALUATION / name,
-            batching,
-            lowercase,
-            tokenize,
+            translator, test_set, *how, lowercase, tokenize
         )
 
     def _open_corpus(self, corpus: "Source | None") -> "Corpus":

@@ -57,11 +57,8 @@ def add(
         elif default is None and field.default not in (None, False):
             ending = f"; default: {field.default}"
         text = f"{first}{about.described()}{ending}"
-        parser.add_argument(
-            flag(field.name),
-            help=re.sub(r"`(\w+)`", lambda name: flag(name[1]), text),
-            **known,
-        )
+        text = re.sub(r"`(\w+)`", lambda name: flag(name[1]), text)
+        parser.add_argument(flag(field.name), help=text, **known)
 
 
 def given(

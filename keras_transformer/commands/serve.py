@@ -142,14 +142,10 @@ def run(args: argparse.Namespace) -> None:
     # Parallel batches share the cores: two threads that meet after every
     # operator cost more than they gain.
     threads = max(1, devices.cores() // batching.num_batch_threads)
+    versions, batcher = Versions(folder, threads), Batcher(batching)
+    names = server.names_of(args.host, args.allow_host)
     service = Service(
-        name,
-        Versions(folder, threads),
-        Batcher(batching),
-        limits,
-        explain,
-        args.cors,
-        server.names_of(args.host, args.allow_host),
+        name, versions, batcher, limits, explain, args.cors, names
     )
     server.serve(listening, service)
 
@@ -195,10 +191,9 @@ def _served_run(args: argparse.Namespace) -> "Run | None":
         args.parser.error("expected --run-dir beside --ensemble")
     if not find_versions(args.exported):
         raise UserError(
-            "Expected the folder of all versions of an export, with folders "
-            f"such as 1 that hold a saved_model.pb, received {args.exported}; "
-            "give the folder above if that is a version, or write one with "
-            "keras-transformer export."
+            "Expected the folder of an export's versions, such as 1 with a "
+            f"saved_model.pb, received {args.exported}; give the folder above "
+            "a version, or write one with keras-transformer export."
         )
     return None
 

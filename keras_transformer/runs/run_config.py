@@ -189,10 +189,7 @@ class RunConfig:
             new = ", ".join(str(differs[name]) for name in names)
             way_on = "leave that out, or give another `run_dir`"
             if self.is_imported:
-                way_on = (
-                    "this run was imported: train in another `run_dir` with "
-                    f"`init_from` {run_dir}"
-                )
+                way_on = f"give another `run_dir` with `init_from` {run_dir}"
             raise UserError(
                 f"{run_dir} was trained with {old}, this command says {new}; "
                 f"{way_on}."

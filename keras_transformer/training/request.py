@@ -259,12 +259,12 @@ def _is_other_text(begun: RunConfig, corpus: Corpus | None) -> bool:
     if begun.text is None or (not corpus and begun.corpus == corpora.MEMORY):
         return False
     if corpus:
-        parts = [corpora.parts_of(n) for n in (corpus.name, begun.corpus)]
-        if len(parts[0]) != len(parts[1]) or any(
-            one[1:] != other[1:]
-            or (one.name != other.name and not _may_be_moved(one, other))
-            for one, other in zip(*parts, strict=True)
-        ):
+        parts = map(corpora.parts_of, (corpus.name, begun.corpus))
+        mixed, old = (
+            [(os.path.isabs(x.name) or x.name, *x[1:]) for x in each]
+            for each in parts
+        )
+        if mixed != old:  # But for folders, which may have moved.
             return True
         now = open_text(begun, corpus).state_of(*begun.splits)
     else:
@@ -276,10 +276,6 @@ def _is_other_text(begun: RunConfig, corpus: Corpus | None) -> bool:
         row[1] != old[1] or (row[0] == old[0] and row[2] != old[2])
         for row, old in zip(now, begun.text, strict=True)
     )
-
-
-def _may_be_moved(*parts: corpora.Part) -> bool:
-    return all(os.path.isabs(part.name) for part in parts)
 
 
 def _symbols_of(session: Session, corpus: str, has_terms: bool) -> tuple | None:
