@@ -286,9 +286,9 @@ class Run:
         from keras_transformer.translation.text_batches import Batching
 
         batching = Batching(parallel=parallel, progress=progress)
-        how = search, self.path / EVALUATION / name, batching
+        folder = self.path / EVALUATION / name
         return evaluation.evaluate(
-            translator, test_set, *how, lowercase, tokenize
+            translator, test_set, search, folder, batching, lowercase, tokenize
         )
 
     def _open_corpus(self, corpus: "Source | None") -> "Corpus":

@@ -148,5 +148,7 @@ def _rows_of(old: Tokenizer, new: Tokenizer) -> np.ndarray:
 
 def plan_batches(corpus: TokenisedCorpus, recipe: TrainingConfig) -> BatchPlan:
     """Plan the training batches of a recipe."""
-    how = recipe.batch_tokens, recipe.seed
-    return BatchPlan(corpus, *how, length_growth=recipe.length_growth)
+    growth = recipe.length_growth
+    return BatchPlan(
+        corpus, recipe.batch_tokens, recipe.seed, length_growth=growth
+    )
