@@ -8,11 +8,11 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from sample_runs import make_run
+from sample_runs import TINY, make_run
 from waiting import until
 from warned import warnings_of
 
-from keras_transformer.config import ModelConfig, TrainingConfig, UserError
+from keras_transformer.config import TrainingConfig, UserError
 from keras_transformer.data import records
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.corpora import open_corpus
@@ -27,9 +27,7 @@ from keras_transformer.training.request import (
     understand,
 )
 
-MODEL = ModelConfig(
-    vocab_size=293, num_layers=1, d_model=8, num_heads=2, ffn_dim=16
-)
+MODEL = dataclasses.replace(TINY, vocab_size=293)
 
 
 def write_corpus(folder, size=97):
