@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import gzip
 import shutil
+import types
 from unittest import mock
 
 import numpy as np
@@ -13,7 +14,6 @@ import sample_runs
 import keras_transformer as kt
 from keras_transformer.__main__ import main
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.runs.weights import Weights
 from keras_transformer.translation import unfinished
 from keras_transformer.translation.display import SentenceDisplay
 
@@ -119,13 +119,15 @@ def test_a_folder_of_the_user_is_left_as_it_is(reverse, tmp_path, monkeypatch):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-class AtOnce:
-    weights = Weights()
+def let_runs_say(monkeypatch, answer):
+    """Let a function of a text be the translator of every run."""
 
-    def search_texts(self, texts, *_, **__):
-        said = [text.upper().replace("|", "\0") for text in texts]
-        found = [[kt.Hypothesis(text, 0.0)] for text in said]
+    def search_texts(texts, *_, **__):
+        found = [[kt.Hypothesis(answer(text), 0.0)] for text in texts]
         return found, [False] * len(texts)
+
+    translator = types.SimpleNamespace(search_texts=search_texts)
+    monkeypatch.setattr(kt.Run, "translator", lambda _: translator)
 
 
 TEXTS = ["two dogs", "", "dogs " * 29, "a small dog"]
@@ -147,7 +149,7 @@ def test_a_text_that_is_blank_or_cut_has_no_pair(
 def test_half_a_surrogate_pair_or_a_zero_byte_leaves_a_corpus_to_read(
     small_run, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(kt.Run, "translator", lambda _: AtOnce())
+    let_runs_say(monkeypatch, lambda text: text.upper().replace("|", "\0"))
     texts = (text for text in ["two dogs", "\ud800 dog", "a|dog"])
     folder = kt.backtranslate(small_run, texts, tmp_path / "back")
     pairs = list(kt.open_corpus(folder).pairs("train"))
@@ -158,9 +160,7 @@ def test_half_a_surrogate_pair_or_a_zero_byte_leaves_a_corpus_to_read(
 def test_a_model_that_says_nothing_makes_no_corpus(
     small_run, tmp_path, monkeypatch
 ):
-    nothing = [[kt.Hypothesis("", 0.0)]]
-    monkeypatch.setattr(AtOnce, "search_texts", lambda *_: (nothing, [False]))
-    monkeypatch.setattr(kt.Run, "translator", lambda _: AtOnce())
+    let_runs_say(monkeypatch, lambda text: "")
     with pytest.raises(kt.UserError, match="longer"):
         kt.backtranslate(small_run, ["two dogs"], tmp_path / "back")
     assert not (tmp_path / "back").exists()
@@ -168,10 +168,7 @@ def test_a_model_that_says_nothing_makes_no_corpus(
 
 def test_another_search_needs_another_place(small_run, tmp_path, monkeypatch):
     run = shutil.copytree(small_run, tmp_path / "run")
-    monkeypatch.setattr(
-        AtOnce, "weights", property(lambda _: kt.Run(run).chosen())
-    )
-    monkeypatch.setattr(kt.Run, "translator", lambda _: AtOnce())
+    let_runs_say(monkeypatch, str.upper)
     config, folder = RunConfig.load(run), tmp_path / "back"
     kt.backtranslate(run, TEXTS, folder)
     kt.backtranslate(run, TEXTS, folder)
