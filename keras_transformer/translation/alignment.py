@@ -34,7 +34,7 @@ Links = list[tuple[int, int]]  # Source words with target words, from 0.
 def read_pairs(
     translator: Any,
     graph: Callable[..., tuple],
-    pairs: tuple[list[bytes], list[bytes]],
+    pairs: tuple[list[str], list[str]],
     max_source_length: int | None = None,
 ) -> list[Any]:
     """Call a graph with batches of pairs; return what it says of each."""
@@ -84,7 +84,7 @@ def _shares(words: Sequence[Sequence[int]]) -> np.ndarray:
 
 def align_pairs(
     translator: Any,
-    pairs: tuple[list[bytes], list[bytes]],
+    pairs: tuple[list[str], list[str]],
     max_source_length: int | None,
 ) -> list[Links]:
     """Align the words of each pair of texts, as `Translator.align` says."""
@@ -102,18 +102,17 @@ def align_pairs(
     )
     languages = translator.source_lang, translator.target_lang
     links = []
-    for source, target, (*ids, weights) in zip(*pairs, read, strict=True):
+    for *pair, (*ids, weights) in zip(*pairs, read, strict=True):
         read_as, written_as = (
             [piece.encode() for piece in tokenizer.pieces(side)] for side in ids
         )
-        pair = source.decode(), target.decode()
         of_pair = word_links(pair, languages, read_as, written_as, weights)
         links.append(of_pair or [])
     return links
 
 
 def word_links(
-    pair: tuple[str, str],
+    pair: Sequence[str],
     languages: tuple[str, str],
     source_pieces: Sequence[bytes],
     target_pieces: Sequence[bytes],

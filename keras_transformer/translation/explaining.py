@@ -15,18 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import Search, SettingError
+from keras_transformer.config import Search
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.candidates import SearchHistory
 from keras_transformer.decoding.id_model import as_one_sentence
 from keras_transformer.model import Transformer
-from keras_transformer.settings import of_kind
 from keras_transformer.translation.text_batches import (
     IDS,
-    as_bytes,
-    prefix_ids,
-    source_ids,
+    as_texts,
+    search_inputs,
     warn_of_cuts,
 )
 from keras_transformer.viewing.explanation import (
@@ -50,24 +48,14 @@ class _Tree(NamedTuple):
 
 
 def explain(
-    translator: Any, text: str, search: Search, prefix: str
+    translator: Any, text: str, search: Search, begun: list[str] | None
 ) -> Explanation:
     """Explain a translation, as `Translator.explain` says."""
-    of_kind("text", str, text)  # One, unlike `translate`.
-    of_kind("prefix", str, prefix)
-    if search.sampling:
-        expected = "None, since what is drawn has no beam to explain"
-        raise SettingError("sampling", expected, search.sampling)
     model = translator.model
     translator.id_model.check_attention()
-    tokenizer = translator.tokenizer
-    encoded = as_bytes("text", [text])
-    ids, truncated = source_ids(tokenizer, encoded, search.max_source_length)
-    inputs = [ids.to_tensor(tokenizer.ids.pad)]
-    if prefix:
-        encoded = as_bytes("prefix", [prefix])
-        ids = prefix_ids(tokenizer, encoded, search.max_length)
-        inputs.append(ids.to_tensor(tokenizer.ids.pad))
+    tokenizer, given = translator.tokenizer, as_texts("text", [text])
+    read, truncated = search_inputs(tokenizer, search, given, begun)
+    inputs = [ids.to_tensor(tokenizer.ids.pad) for ids in read.values()]
     # What a translation finds, bit for bit.
     graph = translator.graph(
         (explain, search, len(inputs)),

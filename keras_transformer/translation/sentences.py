@@ -324,7 +324,7 @@ class Splitter:
 
 def search_each(
     translator: Any,
-    encoded: Iterable[bytes],
+    texts: Iterable[str],
     search: Any,
     batching: Any,
     terms: Any = None,
@@ -337,7 +337,7 @@ def search_each(
 
     check_alone(n_best=search.n_best > 1)
     splitter = Splitter(translator.source_lang, translator.target_lang)
-    texts = [text.decode().strip(" \r\n\xa0\u3000") for text in encoded]
+    texts = [text.strip(" \r\n\xa0\u3000") for text in texts]
     of_texts = [(text, [*splitter.spans(text)]) for text in texts]
 
     def tell(done: int, total: int) -> None:

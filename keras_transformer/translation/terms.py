@@ -6,19 +6,23 @@ A mark encloses words of the source and says what they become:
 
 With nothing behind `<as>` they stay as they are. Whole marks in a text count; a
 symbol of one elsewhere gets a space: `< term>`.
+
+Texts and terms are compared by what their characters stand for, as sources are
+read: `O’Brien` is `O'Brien`, and a soft hyphen is nothing.
 """
 
 import itertools
 import pathlib
 import re
 from collections.abc import Callable, Mapping
+from unicodedata import category
 
 from keras_transformer.config import SettingError, UserError
 from keras_transformer.data import lines
 from keras_transformer.data.languages import language_of, words_of
 from keras_transformer.data.pieces import AS, END, KEPT, MARKS, TERM
+from keras_transformer.data.source_reading import forms_of
 from keras_transformer.data.texts import checked_texts
-from keras_transformer.translation.spellings import Spellings, are_letters
 
 _SYMBOL = "|".join((*MARKS, *KEPT))
 MARK = re.compile(f"({TERM}(?:(?!{_SYMBOL}).)+{AS}(?:(?!{_SYMBOL}).)*{END})")
@@ -64,9 +68,21 @@ class Terms:
     """
 
     def __init__(self, terms: Mapping[str, str], source_lang: str) -> None:
-        self._language = source_lang
-        self._has_spaces = language_of(source_lang).has_spaces
-        self._terms = Spellings(_checked(terms), source_lang)
+        language = language_of(source_lang)
+        self._language, self._has_spaces = source_lang, language.has_spaces
+        self._is_turkic = language.base in ("tr", "az")
+        self._folded: dict[str, str] = {}
+        # By form in one case, then by spelling; "" is any in capitals.
+        self._known: dict[str, dict[str, str]] = {}
+        for term, wanted in _checked(terms).items():
+            form = "".join(forms_of(term))
+            spellings = self._known.setdefault("".join(self._forms(term)), {})
+            spellings[term] = wanted
+            spellings.setdefault(form, wanted)
+            if form == self._small(form):
+                spellings.setdefault("", wanted)
+        lengths = {len(form) for form in self._known} - {0}
+        self._longest_first = sorted(lengths, reverse=True)
 
     def mark(self, text: str) -> str:
         """Mark a text: what it has marked itself, terms, and what stays."""
@@ -78,23 +94,28 @@ class Terms:
         text = re.sub(_SYMBOL, lambda x: f"< {x[0][1:]}", text)
         parts = _AS_IT_IS.split(text)
         parts[1::2] = (f"{TERM}{x}{AS}{END}" for x in parts[1::2])
-        if self._terms.lengths:
+        if self._longest_first:
             parts[::2] = map(self._with_terms, parts[::2])
         return "".join(parts)
 
     def _with_terms(self, text: str) -> str:
-        whole, at, place = self._terms.read(text)
+        forms = self._forms(text)
+        whole = "".join(forms)
+        # Where a character of the text is in its form, and where one of the
+        # form is in the text: what shows nothing belongs to what is before it.
+        at = [0, *itertools.accumulate(map(len, forms))]
+        place = {there: here for here, there in enumerate(at)}
         borders = {place[at[border]] for border in self._borders(text)}
-        parts, done, known = [""], 0, self._terms.known
+        parts, done = [""], 0
         for start in sorted(borders):
             first = at[start]
-            for length in self._terms.lengths if start >= done else ():
+            for length in self._longest_first if start >= done else ():
                 form = whole[first : first + length]
-                if form not in known:
+                if form not in self._known:
                     continue
                 stop = place.get(first + len(form), start)
                 words = text[start:stop]
-                wanted = self._terms.get(form, words)
+                wanted = self._wanted(form, words)
                 if wanted is not None and (
                     stop in borders or self._is_cut(words, start, borders)
                 ):
@@ -102,6 +123,24 @@ class Terms:
                     done = stop
                     break
         return "".join([*parts, text[done:]])
+
+    def _wanted(self, form: str, words: str) -> str | None:
+        """Return what words of a form become, if they are a term."""
+        spellings = self._known[form] if words else {}
+        plain = "".join(forms_of(words))
+        keys = words, plain, self._small(plain), *[""] * words.isupper()
+        return next((spellings[x] for x in keys if x in spellings), None)
+
+    def _small(self, form: str) -> str:
+        form = form.replace("I\u0307", "i")
+        return (form.replace("I", "ı") if self._is_turkic else form).lower()
+
+    def _forms(self, text: str) -> list[str]:
+        """Return what each character stands for, in one case."""
+        folded, forms = self._folded, forms_of(text)
+        for form in {*forms} - folded.keys():
+            folded[form] = self._small(form).casefold()
+        return [folded[form] for form in forms]
 
     def _is_cut(self, words: str, start: int, borders: set[int]) -> bool:
         """Return whether ICU has cut a term elsewhere than at its end."""
@@ -113,9 +152,19 @@ class Terms:
         """Find where words begin and end."""
         if not self._has_spaces:
             return {*itertools.chain(*words_of(text, self._language))}
-        letters = are_letters(text)
+        letters = _are_letters(text)
         pairs = itertools.pairwise([False, *letters, False])
         return {i for i, both in enumerate(pairs) if not all(both)}
+
+
+def _are_letters(text: str) -> list[bool]:
+    """Return which characters are of words; what shows nothing goes on."""
+    letters = [x.isalnum() or category(x)[0] == "M" for x in text]
+    if not text.isascii():
+        for i, form in enumerate(forms_of(text)):
+            if not form.strip("\u200c\u200d"):
+                letters[i] = i > 0 and letters[i - 1]
+    return letters
 
 
 def marker(
@@ -130,9 +179,8 @@ def marker(
         return Terms(terms or {}, source_lang).mark
     if terms:
         raise UserError(
-            "Expected a model that knows marked terms to give `terms` to, "
-            "received one that never met any; train it with the recipe @terms "
-            "(`term_share`)."
+            "Expected a model that knows `terms`, received another; train one "
+            "with the recipe @terms (`term_share`)."
         )
     return str
 

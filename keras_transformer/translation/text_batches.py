@@ -97,7 +97,13 @@ class Batching:
         """
 
         def call(rows: np.ndarray) -> Result:
-            return graph(*(_padded(tf.gather(x, rows), pad_id) for x in inputs))
+            taken = (tf.gather(x, rows) for x in inputs)
+            return graph(
+                *(
+                    x.to_tensor(pad_id) if isinstance(x, tf.RaggedTensor) else x
+                    for x in taken
+                )
+            )
 
         total = inputs[0].shape[0]
         done = total - sum(map(len, planned))
@@ -113,29 +119,25 @@ class Batching:
                         self.progress(done, total)
 
 
-def _padded(rows: tf.Tensor | tf.RaggedTensor, pad_id: int) -> tf.Tensor:
-    return rows.to_tensor(pad_id) if isinstance(rows, tf.RaggedTensor) else rows
-
-
-def as_bytes(
+def as_texts(
     name: str, texts: Sequence[str], without_zero: bool = True
-) -> list[bytes]:
-    """Encode texts in UTF-8; `name` stands for them in errors."""
+) -> list[str]:
+    """Check texts; `name` stands for them in errors."""
     # UTF-8 cannot encode a lone surrogate.
     given = checked_texts(name, texts, without_zero=without_zero)
-    return [text.encode("utf-8", "replace") for text in given]
+    return [text.encode("utf-8", "replace").decode() for text in given]
 
 
-def pairs_as_bytes(
+def as_pairs(
     sources: Sequence[str], targets: Sequence[str]
-) -> tuple[list[bytes], list[bytes]]:
-    """Encode sources and their translations."""
-    pairs = as_bytes("sources", sources), as_bytes("targets", targets, False)
+) -> tuple[list[str], list[str]]:
+    """Check sources and their translations."""
+    pairs = as_texts("sources", sources), as_texts("targets", targets, False)
     check_lengths(sources=pairs[0], targets=pairs[1])
     return pairs
 
 
-def check_lengths(**texts: list[bytes]) -> None:
+def check_lengths(**texts: list[str]) -> None:
     """Refuse two lists of texts of unequal length."""
     (one, ones), (other, others) = texts.items()
     if len(ones) != len(others):
@@ -151,8 +153,24 @@ def only_signs(text: str) -> str:
     return "" if is_other else text.strip()
 
 
+def search_inputs(
+    tokenizer: Any, search: Search, texts: list[str], begun: list[str] | None
+) -> tuple[dict[str, Any], tf.Tensor]:
+    """Make what a search reads, by name; return which texts were cut."""
+    source, truncated = source_ids(tokenizer, texts, search.max_source_length)
+    inputs: dict[str, Any] = {"source": source}
+    if begun is not None:
+        longest = int(np.max(source.row_lengths(), initial=0))
+        longest = search.max_length or longest + search.max_extra_length
+        inputs["prefix"] = prefix_ids(tokenizer, begun, longest)
+    if search.sampling:
+        of_texts = tf.constant(texts, tf.string)
+        inputs["seeds"] = seeds(of_texts, search.sampling)
+    return inputs, truncated
+
+
 def source_ids(
-    tokenizer: Any, text: tf.Tensor | Sequence[bytes], longest: int | None
+    tokenizer: Any, text: tf.Tensor | Sequence[str], longest: int | None
 ) -> tuple[tf.RaggedTensor, tf.Tensor]:
     """Tokenize sources; return which of them were cut after `longest`."""
     ids, truncated = cut(tokenizer.tokenize(text), longest, tokenizer.ids.blank)
@@ -162,7 +180,7 @@ def source_ids(
 
 
 def prefix_ids(
-    tokenizer: Any, prefix: tf.Tensor | Sequence[bytes], longest: int | None
+    tokenizer: Any, prefix: tf.Tensor | Sequence[str], longest: int | None
 ) -> tf.RaggedTensor:
     """Tokenize how translations begin, up to `longest` tokens, without end.
 
@@ -188,7 +206,7 @@ def texts_of(
     tokenizer: Any,
     result: BeamResult,
     search: Search,
-    source: tf.Tensor | Sequence[bytes],
+    source: tf.Tensor | Sequence[str],
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Detokenize hypotheses of sources to texts and scores `(B, N)`.
 
@@ -272,18 +290,6 @@ def warn_of_cuts(
             longest,
             numbered(are_cut, first),
         )
-
-
-def warn_of_none(without: list[bytes], count: int) -> None:
-    """Log which of `count` texts a search has found no translation of."""
-    logger.warning(
-        "The search allows no translation of %d of %d texts, such as %r, "
-        "and theirs are empty; loosen `no_repeat_ngram`, `min_length`, "
-        "`no_unknown` or `shortlist`.",
-        len(without),
-        count,
-        without[0].decode()[:60],
-    )
 
 
 def warn_of_several(texts: Iterable[str]) -> bool:

@@ -5,6 +5,7 @@ L layers, H heads.
 """
 
 import dataclasses
+import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import MAX_SOURCE_LENGTH, Search, UserError
+from keras_transformer.config import (
+    MAX_SOURCE_LENGTH,
+    Search,
+    SettingError,
+    UserError,
+)
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.decoding import own_models
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.id_model import IdModel, Model
 from keras_transformer.machine import devices
@@ -29,18 +36,15 @@ from keras_transformer.translation.text_batches import (
     SEEDS,
     Batching,
     Hypothesis,
-    as_bytes,
+    as_pairs,
+    as_texts,
     batches,
     check_lengths,
     hypotheses,
     only_signs,
-    pairs_as_bytes,
-    prefix_ids,
-    seeds,
-    source_ids,
+    search_inputs,
     texts_of,
     warn_of_cuts,
-    warn_of_none,
     warn_of_several,
     with_choice,
 )
@@ -50,6 +54,7 @@ if TYPE_CHECKING:
     from keras_transformer.decoding.shortlist import Shortlist
     from keras_transformer.viewing.explanation import Explanation
 
+logger = logging.getLogger("keras_transformer")
 _BATCHING = Batching()
 _MOST_GRAPHS = 8
 
@@ -110,8 +115,6 @@ class Translator:
             )
         for each in self.id_model.models:
             if not isinstance(each, Transformer):
-                from keras_transformer.decoding import own_models
-
                 own_models.warn_of_padding(each, tokenizer.ids)
         # Of ids only: a graph that holds the tokenizer becomes useless once
         # `tf.random.set_seed` has unloaded its vocabulary.
@@ -266,39 +269,28 @@ class Translator:
             text that was split, and whether each text was cut after
             `max_source_length` tokens, bool `(len(texts),)`.
         """
-        encoded, begun = as_bytes("texts", texts), None
+        texts, begun = as_texts("texts", texts), None
         if prefixes is not None:
-            begun = as_bytes("prefixes", prefixes)
-            check_lengths(texts=encoded, prefixes=begun)
+            begun = as_texts("prefixes", prefixes)
+            check_lengths(texts=texts, prefixes=begun)
         of_kind("search", Search, search)
         if split_sentences:
             from keras_transformer.translation import sentences
 
             sentences.check_alone(prefixes=begun is not None)
-            return sentences.search_each(self, encoded, search, batching, terms)
-        kept = [""] * len(encoded)
+            return sentences.search_each(self, texts, search, batching, terms)
+        kept = [""] * len(texts)
         if split_sentences is None:
-            decoded = [text.decode() for text in encoded]
-            self._is_warned = self._is_warned or warn_of_several(decoded)
-            kept = [only_signs(text) for text in decoded]
-            both = zip(encoded, kept, strict=True)
-            encoded = [b"" if signs else text for text, signs in both]
+            self._is_warned = self._is_warned or warn_of_several(texts)
+            kept = [only_signs(text) for text in texts]
         tokenizer = self.tokenizer
         knows_marks = getattr(tokenizer, "has_marks", False)
         mark = marker(terms, self.source_lang, knows_marks)
-        encoded = [mark(text.decode()).encode() for text in encoded]
-        sources, truncated = source_ids(
-            tokenizer, encoded, search.max_source_length
-        )
-        lengths = sources.row_lengths().numpy()
+        both = zip(texts, kept, strict=True)
+        texts = ["" if signs else mark(text) for text, signs in both]
+        inputs, truncated = search_inputs(tokenizer, search, texts, begun)
+        lengths = inputs["source"].row_lengths().numpy()
         limits = search.max_length or lengths + search.max_extra_length
-        inputs = {"source": sources}
-        if begun is not None:
-            longest = int(np.max(limits, initial=0))
-            inputs["prefix"] = prefix_ids(tokenizer, begun, longest)
-        if search.sampling:
-            of_texts = tf.constant(encoded, tf.string)
-            inputs["seeds"] = seeds(of_texts, search.sampling)
         results = [[Hypothesis(signs, 0.0)] for signs in kept]
         waiting = np.flatnonzero(lengths > len(tokenizer.ids.blank))
         if not len(waiting):
@@ -313,14 +305,19 @@ class Translator:
             tokenizer.ids.pad,
             parallel,
         ):
-            texts = [encoded[row] for row in rows]
-            found = texts_of(tokenizer, result, search, texts)
+            of_batch = [texts[row] for row in rows]
+            found = texts_of(tokenizer, result, search, of_batch)
             best = (x.numpy() for x in found)
             for row, *of_row in zip(rows, *best, strict=True):
                 results[row] = hypotheses(*of_row)
-        none = [encoded[x] for x in waiting if results[x][0].score == -np.inf]
+        none = [texts[x] for x in waiting if results[x][0].score == -np.inf]
         if none:
-            warn_of_none(none, len(encoded))
+            logger.warning(
+                "The search allows no translation of %d of %d texts, such as "
+                "%r, and theirs are empty; loosen `no_repeat_ngram`, "
+                "`min_length`, `no_unknown` or `shortlist`.",
+                *(len(none), len(texts), none[0][:60]),
+            )
         return results, truncated.numpy()
 
     def _search_graph(
@@ -394,9 +391,14 @@ class Translator:
         if n_best is None:
             n_best = min(4, self.search_with(n_best=1, **options).beam_size)
         search = self.search_with(n_best=n_best, **options)
+        if search.sampling:
+            expected = "None, since what is drawn has no beam to explain"
+            raise SettingError("sampling", expected, search.sampling)
+        of_kind("text", str, text)  # One, unlike `translate`.
+        begun = as_texts("prefix", [prefix]) if prefix else None
         from keras_transformer.translation import explaining
 
-        return explaining.explain(self, text, search, prefix or "")
+        return explaining.explain(self, text, search, begun)
 
     def score(
         self,
@@ -421,7 +423,7 @@ class Translator:
         search = self.search
         if length_penalty is not None:
             search = dataclasses.replace(search, length_penalty=length_penalty)
-        pairs = pairs_as_bytes(sources, targets)
+        pairs = as_pairs(sources, targets)
         alpha = tf.constant(search.length_penalty, tf.float32)
         penalty = tf.TensorSpec([], tf.float32)
         score = self.graph("score", self.id_model.score_ids, IDS, IDS, penalty)
@@ -449,7 +451,7 @@ class Translator:
         """
         from keras_transformer.translation.alignment import align_pairs
 
-        pairs = pairs_as_bytes(sources, targets)
+        pairs = as_pairs(sources, targets)
         return align_pairs(self, pairs, max_source_length)
 
 

@@ -231,8 +231,7 @@ def test_a_tag_goes_before_each_sentence():
 
     texts = [" >>fra<< A dog. A cat.", "A dog. A cat."]
     assert together(texts[0], spans_of(texts[0], "en"), "xy", "en") == "x y"
-    given = [text.encode() for text in texts], Search(), Batching()
-    found, _ = search_each(Upper(), *given)
+    found, _ = search_each(Upper(), texts, Search(), Batching())
     assert asked == [">>fra<< A dog.", ">>fra<< A cat.", "A dog.", "A cat."]
     assert [hypothesis.text for (hypothesis,) in found] == [
         *(">>FRA<< A DOG. >>FRA<< A CAT.", "A DOG. A CAT.")
