@@ -172,8 +172,7 @@ def as_form(body: bytes, kind: str = "") -> dict[str, str]:
     except ValueError:
         raise RefusalError(
             f"Expected a form in UTF-8 of at most {_MOST_FIELDS} fields, no "
-            "file and no name twice, cannot read it as one; send several texts "
-            "as a list in JSON."
+            "file and no name twice; send several texts as a list in JSON."
         ) from None
     return fields
 

@@ -89,8 +89,7 @@ async def _explain(
     """Serve the viewer for a sentence."""
     if service.explain is None:
         raise RefusalError(
-            "Only the export is here, and explaining needs the model; start "
-            "the server with --run-dir, and with no --ensemble.",
+            "To explain, serve the model by --run-dir, without --ensemble.",
             404,
         )
     text = request.query_params.get("text", "").replace("\0", " ")

@@ -185,8 +185,7 @@ class _Door:
         host = headers.get("host", "").lower()
         if not {"*", re.sub(r":\d*$", "", host)}.intersection(self._hosts):
             return RefusalError(
-                "This server has another name; start it with --allow-host to "
-                "give it one more."
+                "This server has other names; give it more by --allow-host."
             )
         if "content-length" in headers and "transfer-encoding" in headers:
             return RefusalError(
@@ -207,9 +206,7 @@ class _Door:
         if is_link or is_friend or not is_foreign:
             return None
         return RefusalError(
-            "This server answers its own page; start it with --cors for pages "
-            "of other sites.",
-            403,
+            "This server answers its own page; --cors lets others ask.", 403
         )
 
 

@@ -117,8 +117,7 @@ class Service:
             if gone.done():
                 raise RefusalError("The client has left.", 499)
             raise RefusalError(
-                f"No answer within {seconds:g} seconds; send less at a time.",
-                504,
+                f"No answer within {seconds:g} s; send less at a time.", 504
             )
         finally:
             task.cancel()

@@ -98,9 +98,8 @@ def card_of(model: ServedModel) -> ModelCard:
     """Return the card of a model; `RefusalError` if the export has none."""
     if model.card is None:
         raise RefusalError(
-            "This export does not say its languages; export it from its run "
-            "with this version of keras-transformer. TensorFlow Serving's "
-            "interface under /v1 answers all the same.",
+            "This export does not say its languages; export its run again. "
+            "TensorFlow Serving's interface under /v1 answers all the same.",
             501,
         )
     return model.card

@@ -10,7 +10,7 @@ import platform
 import re
 import time
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -102,13 +102,13 @@ class TestSet:
     __test__ = False  # For pytest, which looks for classes of this name.
 
     about: dict[str, Any]  # Corpus, split, languages and so on, for reports.
-    sources: list[str]
-    references: list[str]
+    sources: Sequence[str]
+    references: Sequence[str]
 
     @classmethod
     def read(cls, corpus: Corpus, split: str, **about: Any) -> "TestSet":
         """Read a split; `UserError` if there is none."""
-        pairs = list(corpus.pairs(split, "split"))
+        pairs = [*corpus.pairs(split, "split")]
         about = {
             "corpus": corpus.name,
             "split": split,
@@ -157,9 +157,8 @@ def evaluate(
         text = f"{json.dumps(report, indent=2)}\n"
         files.write_text(folder / SCORES_FILE, text)
         logger.info("Wrote texts and scores to %s.", folder)
-    bleu, references = result.bleu.value, test_set.references
-    if warning := caution(bleu, references, tokenize):
-        logger.warning(warning)
+    if said := caution(result.bleu.value, test_set.references, tokenize):
+        logger.warning(said)
     return result
 
 
@@ -241,7 +240,7 @@ def score(
     tokenize = bleu_tokenizer(target_lang, tokenize)
     scores: dict[str, Any] = {
         "bleu": bleu(*texts, tokenize=tokenize),
-        "chrf": chrf(*texts),
+        "chrf": _score("chrF2", sacrebleu.CHRF(), texts),
     }
     if target.base == "de":
         scores["compound_split_bleu"] = compound_split_bleu(*texts)
@@ -287,9 +286,8 @@ def bleu_tokenizer(target_lang: str, tokenize: str | None = None) -> str:
         sacrebleu.BLEU(tokenize=chosen)
     except OSError as error:  # Some models of SentencePiece are downloaded.
         raise UserError(
-            f"Expected the model of sacreBLEU's {chosen}, which it downloads "
-            f"once, cannot get it ({error}); connect to the Internet or choose "
-            "another `tokenize`."
+            f"Expected the model of sacreBLEU's {chosen}, cannot download it "
+            f"({error}); connect to the Internet or change `tokenize`."
         ) from None
     except RuntimeError:
         command = extras.install_command(chosen.partition("-")[0])
@@ -317,11 +315,6 @@ def bleu(*texts: Sequence[str], tokenize: str = "13a") -> Score:
     return _score("BLEU", sacrebleu.BLEU(force=True, tokenize=tokenize), texts)
 
 
-def chrf(*texts: Sequence[str]) -> Score:
-    """Compute sacreBLEU's default chrF, on detokenised text."""
-    return _score("chrF2", sacrebleu.CHRF(), texts)
-
-
 def compound_split_bleu(*texts: Sequence[str]) -> Score:
     """Compute the BLEU of the paper's tables, as `get_ende_bleu.sh` does.
 
@@ -330,8 +323,7 @@ def compound_split_bleu(*texts: Sequence[str]) -> Score:
     of the score also names this preparation.
     """
     name = "BLEU, tokenised, compounds split, as in the paper"
-    prepared = map(split_compounds, map(composed, texts))
-    return _score(name, None, prepared, "moses-de.atat")
+    return _bleu_of_tokens(name, texts, split_compounds, "moses-de.atat")
 
 
 def lowercase_tokenised_bleu(target_lang: str, *texts: Sequence[str]) -> Score:
@@ -342,15 +334,12 @@ def lowercase_tokenised_bleu(target_lang: str, *texts: Sequence[str]) -> Score:
     """
     normalise = sacremoses.MosesPunctNormalizer(lang=target_lang).normalize
     tokenise = sacremoses.MosesTokenizer(lang=target_lang).tokenize
-    prepared = (
-        [
-            tokenise(normalise(x.lower()), return_str=True)
-            for x in composed(each)
-        ]
-        for each in texts
-    )
-    name = "BLEU, lower-cased, tokenised"
-    return _score(name, None, prepared, f"lc.norm.moses-{target_lang}")
+
+    def prepare(texts: Iterable[str]) -> list[str]:
+        return [tokenise(normalise(x.lower()), return_str=True) for x in texts]
+
+    name, how = "BLEU, lower-cased, tokenised", f"lc.norm.moses-{target_lang}"
+    return _bleu_of_tokens(name, texts, prepare, how)
 
 
 def split_compounds(sentences: Iterable[str]) -> list[str]:
@@ -360,26 +349,30 @@ def split_compounds(sentences: Iterable[str]) -> list[str]:
     return [_COMPOUND.sub(r"\1 ##AT##-##AT## \2", text) for text in tokenised]
 
 
+def _bleu_of_tokens(
+    name: str,
+    texts: Sequence[Sequence[str]],
+    prepare: Callable[[list[str]], list[str]],
+    how: str,
+) -> Score:
+    """Count the tokens of prepared texts; the signature says how."""
+    # `force`: the text is tokenised on purpose, so no warning.
+    metric = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
+    score = _score(name, metric, map(prepare, map(composed, texts)))
+    prepared = f"|prepared:{how}.{metadata.version('sacremoses')}"
+    return dataclasses.replace(score, signature=score.signature + prepared)
+
+
 def _score(
     name: str,
-    metric: sacrebleu.BLEU | sacrebleu.CHRF | None,
+    metric: sacrebleu.BLEU | sacrebleu.CHRF,
     texts: Iterable[Sequence[str]],
-    preparation: str = "",
 ) -> Score:
-    """Score the first of several lists by the others; None counts tokens."""
-    if metric is None:
-        # `force`: the text is tokenised on purpose, so no warning.
-        metric = sacrebleu.BLEU(
-            tokenize="none", smooth_method="none", force=True
-        )
+    """Score the first of several lists by the others."""
     translations, *references = map(composed, texts)
     value = metric.corpus_score(translations, references).score
     # The signature counts the references, so it comes after the score.
-    signature = str(metric.get_signature())
-    if preparation:
-        version = metadata.version("sacremoses")
-        signature += f"|prepared:{preparation}.{version}"
-    return Score(name, value, signature)
+    return Score(name, value, str(metric.get_signature()))
 
 
 def composed(texts: Sequence[str]) -> list[str]:

@@ -54,9 +54,7 @@ def tokenised(
 
 
 def learn(
-    records: TokenisedCorpus,
-    tokenizer: Tokenizer,
-    most: int = MOST,
+    records: TokenisedCorpus, tokenizer: Tokenizer, most: int = MOST
 ) -> np.ndarray:
     """Find the candidates of each source piece in the first `most` pairs.
 
@@ -109,13 +107,12 @@ def _paired(records: TokenisedCorpus, size: int, most: int) -> _Pairs:
     keys, targets, before = [], [], 0
     for row in range(min(len(records), most)):
         source, target = (
-            side.ids[side.starts[row] :][: side.lengths[row] - 1].astype(
-                "int64"
-            )
+            side.ids[side.starts[row] :][: side.lengths[row] - 1]
             for side in (records.source, records.target)
         )
         # (S, T): each token of one side with each of the other.
-        keys.append((source[:, None] * size + target).ravel())
+        pairs = source.astype(np.int64)[:, None] * size + target
+        keys.append(pairs.ravel())
         token = np.arange(before, before + len(target), dtype=np.int32)
         targets.append(np.tile(token, len(source)))
         before += len(target)
@@ -174,9 +171,8 @@ def read(path: str | os.PathLike, tokenizer: Tokenizer) -> Shortlist:
             rows[ids[piece]] = [ids[name] for name in listed.split(" ")]
     except (OSError, ValueError, KeyError) as error:
         raise UserError(
-            f"Expected a shortlist of this model's vocabulary in {path}, found "
-            f"something else ({type(error).__name__}: {error}); make one for "
-            "this run with keras-transformer shortlist."
+            f"Expected a shortlist of this vocabulary in {path}, found another "
+            f"file ({type(error).__name__}: {error}); make one by `shortlist`."
         ) from None
     width = max(map(len, rows.values()))
     candidates = np.full([tokenizer.vocab_size, width], PAD_ID, np.int32)

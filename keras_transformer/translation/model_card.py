@@ -94,9 +94,8 @@ class ModelCard:
             return cls(**given)
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise UserError(
-                f"Expected the card of a model in {path}, cannot read it "
-                f"({type(error).__name__}); export the model again or remove "
-                "the file."
+                f"Expected a model's card in {path}, cannot read it ("
+                f"{type(error).__name__}); export the model again or remove it."
             ) from None
 
 

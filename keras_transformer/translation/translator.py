@@ -128,8 +128,7 @@ class Translator:
         if os.getpid() != self._process:
             raise UserError(
                 "Expected a translator that this process loaded, received one "
-                "from before a fork, with which TensorFlow would wait for "
-                "ever; load one in each process, or start them by spawn."
+                "from before a fork; load one in each, or start them by spawn."
             )
         return self._tokenizer
 
@@ -316,7 +315,9 @@ class Translator:
                 "The search allows no translation of %d of %d texts, such as "
                 "%r, and theirs are empty; loosen `no_repeat_ngram`, "
                 "`min_length`, `no_unknown` or `shortlist`.",
-                *(len(none), len(texts), none[0][:60]),
+                len(none),
+                len(texts),
+                none[0][:60],
             )
         return results, truncated.numpy()
 
@@ -474,9 +475,8 @@ def load(runs: Runs, weights: Weights) -> Translator:
     for path, config in runs[1:]:
         if load_vocabulary(path, config).model != tokenizer.model:
             raise UserError(
-                f"Expected runs of one vocabulary, but that of {path} is "
-                f"not that of {first}; train it with --tokenizer "
-                f"{first / TOKENIZER_FILE}."
+                f"Expected {path} to have the vocabulary of {first}, received "
+                f"another; train it with --tokenizer {first / TOKENIZER_FILE}."
             )
     words = None
     if weights.shortlist:  # A wrong one shows before the weights are loaded.

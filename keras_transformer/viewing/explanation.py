@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from keras_transformer.machine import extras, files
+from keras_transformer.settings import SettingError
 from keras_transformer.viewing import viewer
 
 if TYPE_CHECKING:
@@ -238,18 +239,12 @@ class Explanation:
             "cross": (target, source, attention.cross),
         }
         if kind not in panels:
-            raise ValueError(
-                f"`kind` must be one of {sorted(panels)}. Received: "
-                f"kind={kind!r}"
-            )
+            raise SettingError("kind", f"one of {', '.join(panels)}", kind)
         return panels[kind]
 
 
 def checked_number(name: str, number: int, count: int) -> int:
     """Return a number from 0 of one of `count`, perhaps given from the last."""
     if not -count <= number < count:
-        raise ValueError(
-            f"`{name}` must be from {-count} to {count - 1}, since there are "
-            f"{count}. Received: {number}"
-        )
+        raise SettingError(name, f"from {-count} to {count - 1}", number)
     return number % count
