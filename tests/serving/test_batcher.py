@@ -31,11 +31,6 @@ def asking(batcher, model, *texts, signature="plain"):
     return asyncio.ensure_future(run)
 
 
-async def begun(model):
-    """Wait until a batch has been begun."""
-    await until_in_loop(lambda: model.batches)
-
-
 async def test_texts_of_many_clients_go_together():
     model, batcher = StillModel(), Batcher(BATCHING)
     found = await asyncio.gather(
@@ -73,7 +68,7 @@ async def test_a_large_request_comes_back_in_order_and_lets_others_between():
     texts = [f"{i:0{1 + i % 5}d}" for i in range(17)]
     model, batcher = StillModel(is_open=False), Batcher(BATCHING)
     large = asking(batcher, model, *texts)
-    await begun(model)
+    await until_in_loop(lambda: model.batches)
     small = asking(batcher, model, "me")
     await asyncio.sleep(0.05)
     model.gate.set()
@@ -93,7 +88,7 @@ async def test_a_request_beyond_the_room_is_refused_and_the_room_comes_back():
     held = [
         asking(batcher, model, *texts) for texts in ("ab", "ab", "ab", "a", "b")
     ]
-    await begun(model)
+    await until_in_loop(lambda: model.batches)
     with pytest.raises(RefusalError):
         await asking(batcher, model, "a", "b")
     last = asking(batcher, model, "a")

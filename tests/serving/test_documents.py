@@ -20,10 +20,6 @@ pytestmark = pytest.mark.anyio
 MARK = "<term>(.*?)<as></term>"
 
 
-def cut_out(text, spans):
-    return [text[span.start : span.end] for span in spans]
-
-
 @pytest.mark.parametrize(
     ("language", "text", "parts"),
     [
@@ -36,7 +32,7 @@ def test_halves_are_cut_between_the_words_in_the_middle(language, text, parts):
     halves = Splitter(language, "de").halves
     span = Span(2, 2 + len(text))
     text = f"x {text} y"
-    assert cut_out(text, halves(text, span)) == parts
+    assert [text[slice(*half)] for half in halves(text, span)] == parts
     assert halves(text, Span(2, 3)) is None
 
 

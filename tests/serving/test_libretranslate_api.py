@@ -170,16 +170,6 @@ def test_health_is_a_translation(client):
     assert client.get("/health").json() == {"status": "ok"}
 
 
-def test_a_model_that_hangs_is_not_well(monkeypatch):
-    monkeypatch.setattr(libretranslate_api, "HEALTH_SECONDS", 0.1)
-    model = StillModel()
-    model.gate.clear()
-    with running(model) as server:
-        answer = httpx.get(f"{server.url}/health")
-        model.gate.set()
-    assert answer.status_code == 503
-
-
 @pytest.mark.parametrize("answers, code", [(True, 200), (False, 503)])
 def test_a_full_queue_is_well_as_long_as_the_model_answers(
     monkeypatch, answers, code

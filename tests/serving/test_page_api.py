@@ -24,7 +24,6 @@ from keras_transformer.config import UserError
 from keras_transformer.run import Run
 from keras_transformer.runs.averaging import Chosen
 from keras_transformer.runs.weights import Weights
-from keras_transformer.translation.alignment import word_links
 from keras_transformer.viewing import viewer
 
 POLICY = "content-security-policy"
@@ -86,20 +85,6 @@ def test_words_are_those_of_the_model_s_own_alignment(client, small_translator):
     translation = sentence["hypotheses"][0]["text"]
     (pairs,) = small_translator.align([source], [translation])
     assert [tuple(pair) for pair in sentence["words"]] == pairs
-
-
-def pieces(*texts):
-    return [text.encode() for text in texts]
-
-
-def test_words_of_a_source_that_was_cut_are_not_told():
-    source, target = pieces("▁a", "</s>"), pieces("▁b", "</s>")
-    matrix = np.ones([2, 2])
-    found = [
-        word_links(pair, ("de", "en"), source, target, matrix)
-        for pair in [("a", "b"), ("a c", "b"), ("a", "b c")]
-    ]
-    assert found == [[(0, 0)], None, None]
 
 
 @pytest.mark.parametrize("body", [{"text": 7}, {"text": "a", "n_best": 0}])

@@ -37,8 +37,10 @@ def launched():
         browser.close()
 
 
-def watch(context, asked, complaints):
-    """Note what the pages of a context ask for, and what they complain of."""
+def new_page(browser, asked, complaints, **options):
+    """Open a page; note what it asks for, and what it complains of."""
+    context = browser.new_context(**options)
+    context.set_default_timeout(60_000)
     context.on("request", lambda request: asked.append(request.url))
     context.on("weberror", lambda error: complaints.append(str(error.error)))
     context.on(
@@ -48,3 +50,4 @@ def watch(context, asked, complaints):
             and complaints.append(message.text)
         ),
     )
+    return context.new_page()

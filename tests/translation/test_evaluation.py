@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import unicodedata
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -27,41 +28,6 @@ TRANSLATIONS = [
 AT = "##AT##-##AT##"
 
 
-class Words:
-    """A tokenizer: a token for each word and one for the end."""
-
-    @property
-    def target(self):
-        return self
-
-    def tokenize(self, texts):
-        rows = [[7] * len(text.split()) + [3] for text in texts]
-        return tf.ragged.constant(rows, tf.int32)
-
-
-class Phrasebook:
-    """A translator that knows its translations by heart."""
-
-    tokenizer = Words()
-
-    def __init__(self, book):
-        self.book = book
-
-    def search_texts(self, texts, search, batching):
-        found = [[Hypothesis(self.book[text], 0.0)] for text in texts]
-        return found, np.zeros(len(texts), bool)
-
-
-def evaluate(translations, references, target_lang="de", **scoring):
-    sources = [f"sentence {i}" for i in range(len(references))]
-    book = dict(zip(sources, translations, strict=True))
-    scoring.update(target_lang=target_lang, references=[references])
-    texts, speed = evaluation.translate(
-        Phrasebook(book), sources, Search(), Batching()
-    )
-    return dataclasses.replace(evaluation.score(texts, **scoring), **speed)
-
-
 def test_compound_split_bleu_counts_the_parts_of_compounds():
     # Das Rich @ Text @ Format ist gut .   9 tokens
     # Das Text @ Format ist gut .          7 tokens
@@ -80,8 +46,9 @@ def test_compound_split_bleu_counts_the_parts_of_compounds():
 
 def test_lower_cased_scores_come_when_asked_for_and_say_so():
     lowered = [text.lower() for text in REFERENCES]
-    assert evaluate(lowered, REFERENCES).lowercase_tokenised_bleu is None
-    found = evaluate(lowered, REFERENCES, lowercase=True)
+    texts = lowered, [REFERENCES], "de"
+    assert evaluation.score(*texts).lowercase_tokenised_bleu is None
+    found = evaluation.score(*texts, lowercase=True)
     assert found.lowercase_tokenised_bleu.value == pytest.approx(100)
     assert found.bleu.value < 100
     assert "|prepared:lc." in found.lowercase_tokenised_bleu.signature
@@ -117,11 +84,28 @@ def test_compounds_come_apart_at_their_hyphens(sentence, expected):
     assert evaluation.split_compounds([sentence]) == [expected]
 
 
+class Echo:
+    """A translator that repeats its texts, with a token for each word."""
+
+    @property
+    def tokenizer(self):
+        return SimpleNamespace(target=self)
+
+    def tokenize(self, texts):
+        rows = [[7] * len(text.split()) + [3] for text in texts]
+        return tf.ragged.constant(rows, tf.int32)
+
+    def search_texts(self, texts, search, batching):
+        found = [[Hypothesis(text, 0.0)] for text in texts]
+        return found, np.zeros(len(texts), bool)
+
+
 def test_the_report_counts_sentences_and_target_tokens():
-    result = evaluate(["a b c", "d", ""], ["a b c", "d", "e"])
-
-    report = json.loads(json.dumps(result.report()))
-
+    sources = ["a b c", "d", ""]
+    texts, speed = evaluation.translate(Echo(), sources, Search(), Batching())
+    result = evaluation.score(texts, [["a b c", "d", "e"]], "de")
+    report = dataclasses.replace(result, **speed).report()
+    assert json.loads(json.dumps(report)) == report
     # 3, 1 and 0 words, and three end tokens.
     assert report["sentences"] == 3
     assert report["target_tokens"] == 7 and report["seconds"] > 0
@@ -203,7 +187,7 @@ def test_without_packages_of_japanese_characters_count(monkeypatch, caplog):
 def test_a_reference_may_spell_its_letters_in_another_form(code, reference):
     system = unicodedata.normalize("NFC", reference)
     assert system != reference
-    found = evaluate([system], [reference], code, lowercase=True)
+    found = evaluation.score([system], [[reference]], code, lowercase=True)
     assert [score.value for score in found.scores.values()] == pytest.approx(
         [100] * len(found.scores)
     )

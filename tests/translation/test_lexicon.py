@@ -1,7 +1,6 @@
 """Shortlists: IBM's model 1 against loops, the file, and CTranslate2."""
 
 import collections
-import shutil
 
 import ctranslate2
 import numpy as np
@@ -10,7 +9,6 @@ import sample_runs
 import sentencepiece
 
 from keras_transformer.config import EOS_ID, UserError
-from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.exporting import ctranslate2 as ctranslate2_export
 from keras_transformer.translation import lexicon
 from keras_transformer.translation.translator import Translator
@@ -30,16 +28,14 @@ def translator():
 
 
 @pytest.fixture
-def learn(translator, tmp_path, monkeypatch):
+def learn(translator, monkeypatch):
     """Learn from pairs of texts, in records as those of a run."""
 
     def learn(pairs, common=200, best=50):
         monkeypatch.setattr(lexicon, "COMMON", common)
         monkeypatch.setattr(lexicon, "BEST", best)
         words = translator.tokenizer
-        made = TokenisedCorpus.build(pairs, words, tmp_path / "records", 64)
-        shutil.rmtree(tmp_path / "records")
-        return lexicon.learn(made, words)
+        return lexicon.learn(lexicon.tokenised(pairs, words, 64), words)
 
     return learn
 

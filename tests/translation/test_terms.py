@@ -66,30 +66,9 @@ def test_a_glossary_marks_whole_words_and_the_longest_term(text, marked):
         # か゛ is が, of which か is no part.
         ("ja", "か", "が", "が"),
         ("ja", "ガス", "ｶﾞｽ", "<ｶﾞｽ>"),
-    ],
-)
-def test_words_that_look_alike_are_one_term(language, term, text, marked):
-    found = mark(text, {term: "x"}, language)
-    assert found == re.sub("<(.*?)>", r"<term>\1<as>x</term>", marked)
-
-
-def test_of_terms_that_look_alike_the_one_as_written_counts():
-    glossary = {"O’B": "1", "O'B": "2"}
-    assert mark("O'B O’B", glossary) == (
-        "<term>O'B<as>2</term> <term>O’B<as>1</term>"
-    )
-
-
-def test_a_vowel_sign_of_hindi_belongs_to_its_word():
-    # कम and कमी: "less" and "lack".
-    assert mark("कमी कम", {"कम": "less"}, "hi") == (
-        "कमी <term>कम<as>less</term>"
-    )
-
-
-@pytest.mark.parametrize(
-    ("language", "term", "text", "marked"),
-    [
+        # "Less" and "lack": the vowel sign belongs to its word.
+        ("hi", "कम", "कमी कम", "कमी <कम>"),
+        # Terms in languages without spaces may go beyond a border of ICU's.
         ("ja", "電気", "電気は。電気", "<電気>は。<電気>"),
         # 京都 is no word of 東京都, nor 人 of 大人, nor はし of はした.
         ("ja", "京都", "東京都と京都", "東京都と<京都>"),
@@ -104,11 +83,18 @@ def test_a_vowel_sign_of_hindi_belongs_to_its_word():
         ("ja", "USB port", "USB portsとUSB port", "USB portsと<USB port>"),
     ],
 )
-def test_a_term_without_spaces_may_go_beyond_a_border_of_icu(
+def test_a_term_is_found_however_its_words_are_written(
     language, term, text, marked
 ):
     found = mark(text, {term: "x"}, language)
     assert found == re.sub("<(.*?)>", r"<term>\1<as>x</term>", marked)
+
+
+def test_of_terms_that_look_alike_the_one_as_written_counts():
+    glossary = {"O’B": "1", "O'B": "2"}
+    assert mark("O'B O’B", glossary) == (
+        "<term>O'B<as>2</term> <term>O’B<as>1</term>"
+    )
 
 
 @pytest.mark.parametrize(
@@ -177,18 +163,14 @@ def test_what_is_no_glossary_is_refused(glossary):
         mark("a", glossary)
 
 
-def test_a_file_has_a_term_on_each_line(tmp_path):
-    path = tmp_path / "terms.tsv"
-    path.write_text("lamp\tLeuchte\n\nname\t\n", "utf-8")
-    assert terms.read(path) == {"lamp": "Leuchte", "name": ""}
-
-
-def test_a_field_of_a_file_may_be_quoted_as_spreadsheets_do(tmp_path):
+def test_a_file_has_a_term_on_each_line_quoted_as_spreadsheets_do(tmp_path):
     path = tmp_path / "terms.tsv"
     path.write_text(
-        '"lamp"\t"Leuchte"\n5" disk\tx\n"a ""b"" c"\t""\n"a" b\t"c\n', "utf-8"
+        'name\t\n\n"lamp"\t"Leuchte"\n5" disk\tx\n"a ""b"" c"\t""\n"a" b\t"c\n',
+        "utf-8",
     )
     assert terms.read(path) == {
+        "name": "",
         "lamp": "Leuchte",
         '5" disk': "x",
         'a "b" c': "",

@@ -2,7 +2,7 @@
 
 import pytest
 from random_explanations import make_explanation
-from real_browser import watch
+from real_browser import new_page
 
 
 @pytest.fixture(scope="session")
@@ -13,27 +13,24 @@ def explanation():
 @pytest.fixture
 def opened(browser, tmp_path):
     """Opens HTML; afterwards no page has asked or complained of anything."""
-    contexts, asked, complaints = [], [], []
+    pages, asked, complaints = [], [], []
 
     def open_html(html, **options):
-        path = tmp_path / f"page-{len(contexts)}.html"
+        path = tmp_path / f"page-{len(pages)}.html"
         path.write_text(html, encoding="utf-8")
-        context = browser.new_context(**options)
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(60_000)
-        watch(context, asked, complaints)
+        page = new_page(browser, asked, complaints, **options)
+        pages.append(page)
         page.goto(path.as_uri())
         if options.get("java_script_enabled", True):
             page.locator(".viewer .grid button").first.wait_for()
         return page
 
     yield open_html
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.context.close()
     inside = ("data:", "blob:")
     others = [url for url in asked if not url.startswith(inside)]
-    assert len(others) == len(contexts), others
+    assert len(others) == len(pages), others
     assert not complaints
 
 
