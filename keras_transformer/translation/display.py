@@ -70,10 +70,5 @@ class SentenceDisplay:
             logger.info("%d sentences", done)
             return
         each = (now - self.start) / max(done - self.skipped, 1)
-        left = each * (self.total - done)
-        logger.info(
-            "%d of %d sentences, %s left",
-            done,
-            self.total,
-            datetime.timedelta(seconds=int(left)),
-        )
+        left = datetime.timedelta(seconds=int(each * (self.total - done)))
+        logger.info("%d of %d sentences, %s left", done, self.total, left)

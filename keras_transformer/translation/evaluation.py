@@ -291,17 +291,10 @@ def bleu_tokenizer(target_lang: str, tokenize: str | None = None) -> str:
         ) from None
     except RuntimeError:
         command = extras.install_command(chosen.partition("-")[0])
+        lacking = f"packages of sacreBLEU's {chosen}; install them by {command}"
         if tokenize is not None:
-            raise UserError(
-                f"Expected the packages of sacreBLEU's {chosen}, found none; "
-                f"install them with {command}."
-            ) from None
-        logger.warning(
-            "BLEU counts characters, since sacreBLEU lacks the packages of "
-            "%s; install them with %s.",
-            chosen,
-            command,
-        )
+            raise UserError(f"Expected {lacking}.") from None
+        logger.warning("BLEU counts characters without the %s.", lacking)
         return "char"
     return chosen
 

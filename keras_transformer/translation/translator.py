@@ -325,20 +325,19 @@ class Translator:
         self, search: Search, names: tuple[str, ...]
     ) -> Callable[..., BeamResult]:
         """Trace a search once, for batches of any shape."""
-        # Sources are cut already.
-        search = with_choice(self.tokenizer, search)
-        search = dataclasses.replace(search, max_source_length=None)
-        if search.sampling:
-            # The seed is an input: a new one needs no new graph.
-            sampling = dataclasses.replace(search.sampling, seed=None)
-            search = dataclasses.replace(search, sampling=sampling)
-        specs = {"source": IDS, "prefix": IDS, "seeds": SEEDS}
+        drawn = search.sampling
+        # Sources are cut already, and the seed is an input.
+        search = dataclasses.replace(
+            with_choice(self.tokenizer, search),
+            max_source_length=None,
+            sampling=drawn and dataclasses.replace(drawn, seed=None),
+        )
         return self.graph(
             (search, names),
             lambda *ids: self.id_model.search_ids(
                 search=search, **dict(zip(names, ids, strict=True))
             ),
-            *(specs[name] for name in names),
+            *(SEEDS if name == "seeds" else IDS for name in names),
         )
 
     def graph(

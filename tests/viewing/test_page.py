@@ -50,7 +50,7 @@ def test_a_heat_map_has_the_pieces_and_their_weights(explanation):
 
 
 def test_what_is_not_there_is_not_drawn(explanation):
-    with pytest.raises(ValueError, match="`layer` must be .*Received"):
+    with pytest.raises(ValueError, match="`layer`"):
         explanation.plot(layer=2)
 
 
