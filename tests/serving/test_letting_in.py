@@ -127,32 +127,24 @@ def test_no_field_of_a_request_reaches_the_log(caplog):
     caplog.set_level("DEBUG")
     secret = "Geheimnis"
     part = f'\r\nContent-Disposition: form-data; name="{secret}"; {secret}'
+    fields = [{**DE_EN, "q": "a", x: secret} for x in ("q", "source", "x")]
+    asked = [
+        *[("/translate", JSON, json.dumps(each)) for each in fields],
+        ("/translate", FORM, f"q={secret}&source={secret}"),
+        ("/translate", FORM, f"%{secret}"),
+        ("/translate", PARTS, f"--x{part}\r\n\r\n{secret}\r\n--x--"),
+        ("/translate", PARTS, f"--x\r\n{secret}\r\n\r\n{secret}"),
+        ("/translate", f"multipart/form-data; boundary={secret}", "--"),
+        ("/translate", secret, secret),
+        ("/api/translate", JSON, json.dumps({"text": secret})),
+        (PREDICT, JSON, json.dumps({"instances": [{secret: secret}]})),
+        (PREDICT, JSON, secret),
+        (f"/v1/models/{secret}:predict", JSON, "{}"),
+        (f"/{secret}", JSON, secret),
+    ]
     with running(WordByWord(), explain="{}".format) as server:
-        for path, kind, bodies in (
-            (
-                "/translate",
-                JSON,
-                [
-                    json.dumps({**DE_EN, "q": "a", name: secret})
-                    for name in ("q", "source", "x")
-                ],
-            ),
-            ("/translate", FORM, [f"q={secret}&source={secret}", f"%{secret}"]),
-            ("/translate", PARTS, [f"--x{part}\r\n\r\n{secret}\r\n--x--"]),
-            ("/translate", PARTS, [f"--x\r\n{secret}\r\n\r\n{secret}"]),
-            ("/translate", f"multipart/form-data; boundary={secret}", ["--"]),
-            ("/translate", secret, [secret]),
-            ("/api/translate", JSON, [json.dumps({"text": secret})]),
-            (
-                PREDICT,
-                JSON,
-                [json.dumps({"instances": [{secret: secret}]}), secret],
-            ),
-            (f"/v1/models/{secret}:predict", JSON, ["{}"]),
-            (f"/{secret}", JSON, [secret]),
-        ):
-            for body in bodies:
-                post(server, path, body.encode(), kind, Cookie=secret)
+        for path, kind, body in asked:
+            post(server, path, body.encode(), kind, Cookie=secret)
         for path in ("/explain?text=", "/v1/", "/languages?"):
             httpx.get(f"{server.url}{path}{secret}", headers={"Host": secret})
     said = [record.getMessage() for record in caplog.records]

@@ -8,6 +8,7 @@ import pathlib
 import re
 import socket
 import threading
+from types import SimpleNamespace
 
 import httpx
 import numpy as np
@@ -168,19 +169,16 @@ def test_explanations_that_nobody_waits_for_take_no_other_thread():
 
 
 def test_a_version_is_explained_by_its_own_weights_or_not_at_all(monkeypatch):
-    class Explained:
-        def __init__(self, run):
-            self.read.append(run)
+    read = []
 
-        def explain(self, text, max_source_length):
-            return self
+    def translator(run):
+        read.append(run)
+        page = f"<p>read {len(read)} times"
+        explained = SimpleNamespace(to_html=lambda: page)
+        return SimpleNamespace(explain=lambda *_, **__: explained)
 
-        def to_html(self):
-            return f"<p>read {len(self.read)} times"
-
-    Explained.read = []
     monkeypatch.setattr(Run, "__init__", lambda self, path: None)
-    monkeypatch.setattr(Run, "translator", lambda self: Explained(self))
+    monkeypatch.setattr(Run, "translator", translator)
     monkeypatch.setattr(Run, "chosen", lambda self: now)
     explain = explainer(pathlib.Path("runs/mine"))
     now, later = (

@@ -29,9 +29,18 @@ def explained(translator):
     return translator.explain(TEXT, **OPTIONS)
 
 
-def ids_of(translator, pieces):
+@pytest.fixture(scope="module")
+def paths(translator, explained):
+    """For each node those up to it, their ids, and what the model reads."""
     names = translator.tokenizer.pieces(range(translator.model.vocab_size))
-    return [names.index(piece) for piece in pieces]
+    source = translator.tokenizer.tokenize([TEXT]).to_tensor().numpy()
+    found = []
+    for number in range(len(explained.nodes)):
+        path = [explained.nodes[k] for k in explained.path(number)]
+        ids = [names.index(node.piece) for node in path]
+        # The decoder reads the start token and all but the last piece.
+        found.append((path, ids, (source, np.array([[BOS_ID, *ids[:-1]]]))))
+    return found
 
 
 @pytest.mark.parametrize("beams", [pytest.param(1, marks=pytest.mark.slow), 3])
@@ -49,18 +58,13 @@ def test_the_translations_and_scores_are_those_of_translate(translator, beams):
 
 
 def test_every_node_follows_its_parent_and_costs_what_the_model_says(
-    explained, translator
+    explained, translator, paths
 ):
     assert len({node.fate for node in explained.nodes}) >= 4
-    (source,) = translator.tokenizer.tokenize([TEXT]).to_list()
-    for number, node in enumerate(explained.nodes):
-        path = explained.path(number)
-        assert path[-1] == number and len(path) == node.step + 1
-        assert [explained.nodes[k].step for k in path] == list(range(len(path)))
-        ids = ids_of(translator, [explained.nodes[k].piece for k in path])
-        target_in = np.array([[BOS_ID, *ids[:-1]]])
-        logits = translator.model((np.array([source]), target_in))
-        log_probs = np.asarray(tf.nn.log_softmax(logits))[0]
+    for node, (path, ids, read) in zip(explained.nodes, paths, strict=True):
+        assert path[-1] is node
+        assert [each.step for each in path] == [*range(node.step + 1)]
+        log_probs = tf.nn.log_softmax(translator.model(read))[0].numpy()
         total = log_probs[range(len(ids)), ids].sum()
         np.testing.assert_allclose(node.log_prob, total, rtol=1e-4)
         np.testing.assert_allclose(
@@ -94,16 +98,9 @@ def test_each_fate_is_what_became_of_the_node(explained):
         assert nodes[leaf].rank == rank
 
 
-def test_row_t_is_the_step_that_wrote_piece_t(explained, translator):
-    for number in range(len(explained.nodes)):
-        path = [explained.nodes[k] for k in explained.path(number)]
-        ids = ids_of(translator, [node.piece for node in path])
-        (source,) = translator.tokenizer.tokenize([TEXT]).to_list()
-        # The decoder reads the start token and all but the last piece.
-        expected = translator.model.attention_weights(
-            np.array([source]), np.array([[BOS_ID, *ids[:-1]]])
-        )
-
+def test_row_t_is_the_step_that_wrote_piece_t(explained, translator, paths):
+    for path, _, read in paths:
+        expected = translator.model.attention_weights(*read)
         rows = [node.row for node in path]
         found = {
             "encoder": explained.encoder,
@@ -114,9 +111,9 @@ def test_row_t_is_the_step_that_wrote_piece_t(explained, translator):
             np.testing.assert_allclose(
                 weights, np.stack(expected[name])[:, 0], rtol=1e-4, atol=1e-6
             )
-    assert len(explained.source_pieces) == len(source)
+    assert len(explained.source_pieces) == read[0].shape[1]
     best = explained.attention()
-    rows = [explained.nodes[k].row for k in explained.path(explained.leaves[0])]
+    rows = [node.row for node in paths[explained.leaves[0]][0]]
     np.testing.assert_array_equal(best.cross, explained.cross[:, :, rows])
     assert best.target_in == ["<s>", *best.target_pieces[:-1]]
 
@@ -148,6 +145,7 @@ def test_a_prefix_is_written_first(translator):
     assert [node.step for node in found.nodes[:2]] == [0, 1]
 
 
+@pytest.mark.filterwarnings("error:You are using a softmax over axis")
 def test_a_blank_text_has_one_empty_translation_and_no_nodes(translator):
     assert translator.translate([" "], n_best=1) == [[Hypothesis("", 0.0)]]
     found = translator.explain(" ")
@@ -156,11 +154,7 @@ def test_a_blank_text_has_one_empty_translation_and_no_nodes(translator):
     attention = found.attention()
     assert attention.cross.shape == (2, 3, 0, 1)
     assert attention.target_pieces == []
-
-
-@pytest.mark.filterwarnings("error:You are using a softmax over axis")
-def test_an_attention_over_one_piece_is_no_reason_to_warn(translator):
-    assert translator.explain("").translations == [""]
+    # Nor is an attention over one piece a reason to warn.
     assert len(translator.explain(TEXT, max_length=1).nodes) == 8
 
 
