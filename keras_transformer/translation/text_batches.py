@@ -27,7 +27,7 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
-from keras_transformer.settings import whole_number
+from keras_transformer.settings import check_settings, setting
 
 logger = logging.getLogger("keras_transformer")
 
@@ -58,14 +58,12 @@ class Hypothesis(NamedTuple):
 class Batching:
     """How any number of texts are batched, as `Translator.translate` says."""
 
-    batch_tokens: int = 8_192
-    parallel: int | None = None
+    batch_tokens: int = setting(8_192, "budget of a batch")
+    parallel: int | None = setting(None, "batches searched at the same time")
     progress: Callable[[int, int], None] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("batch_tokens", "parallel"):
-            if (value := getattr(self, name)) is not None:
-                object.__setattr__(self, name, whole_number(name, value))
+        check_settings(self)
 
     def searches(self, models: Iterable[Any], texts: int) -> int:
         """Choose how many batches are searched at the same time."""

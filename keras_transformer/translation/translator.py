@@ -30,7 +30,6 @@ from keras_transformer.runs.layout import TOKENIZER_FILE
 from keras_transformer.runs.run_config import load_vocabulary
 from keras_transformer.runs.weights import Runs, Weights
 from keras_transformer.settings import nearest, of_kind
-from keras_transformer.translation.terms import marker
 from keras_transformer.translation.text_batches import (
     IDS,
     SEEDS,
@@ -283,10 +282,14 @@ class Translator:
             self._is_warned = self._is_warned or warn_of_several(texts)
             kept = [only_signs(text) for text in texts]
         tokenizer = self.tokenizer
-        knows_marks = getattr(tokenizer, "has_marks", False)
-        mark = marker(terms, self.source_lang, knows_marks)
         both = zip(texts, kept, strict=True)
-        texts = ["" if signs else mark(text) for text, signs in both]
+        texts = ["" if signs else text for text, signs in both]
+        knows_marks = getattr(tokenizer, "has_marks", False)
+        if knows_marks or terms:
+            from keras_transformer.translation.terms import marker
+
+            mark = marker(terms, self.source_lang, knows_marks)
+            texts = list(map(mark, texts))
         inputs, truncated = search_inputs(tokenizer, search, texts, begun)
         lengths = inputs["source"].row_lengths().numpy()
         limits = search.max_length or lengths + search.max_extra_length

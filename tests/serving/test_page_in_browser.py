@@ -280,18 +280,10 @@ def test_text_from_the_right_is_set_from_the_right(visit):
 
 def test_markup_in_any_answer_stays_text(visit):
     def prepare(page):
-        card = {
-            "name": MARKUP,
-            "version": MARKUP,
-            "source_lang": MARKUP,
-            "target_lang": MARKUP,
-            "source_name": MARKUP,
-            "target_name": MARKUP,
-            "scores": [{"name": MARKUP, "value": 1.0, "signature": MARKUP}],
-            "subject": MARKUP,
-            "examples": [MARKUP],
-            "explain": True,
-        }
+        sides = "source_lang", "target_lang", "source_name", "target_name"
+        card = dict.fromkeys(["name", "version", "subject", *sides], MARKUP)
+        score = {"name": MARKUP, "value": 1.0, "signature": MARKUP}
+        card |= {"scores": [score], "examples": [MARKUP], "explain": True}
         page.route("**/api/card", lambda route: route.fulfill(json=card))
         answers(MARKUP, MARKUP, MARKUP)(page)
 
