@@ -119,24 +119,17 @@ def test_a_run_is_exported_once_and_again_when_it_changes(run):
     assert sorted(path.name for path in output.iterdir()) == ["2", "3"]
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        {"precision": "int8"},
-        {"search": {"min_length": 5}},
-        {"operators": ("Portable",)},
-    ],
-)
-def test_an_export_that_was_made_otherwise_stays_as_it_is(run, how):
+@pytest.mark.parametrize("name", ["precision", "search", "operators"])
+def test_an_export_that_was_made_otherwise_stays_as_it_is(run, name):
     output = run.path / "exported"
     keep_exported(run, output)
     card = ModelCard.load(output / "1")
-    if "search" in how:
-        how = {"search": {**card.search, **how["search"]}}
-    dataclasses.replace(card, **how).save(output / "1")
+    search = {**card.search, "min_length": 5}
+    made = dict(precision="int8", search=search, operators=("Portable",))
+    dataclasses.replace(card, **{name: made[name]}).save(output / "1")
     write_evaluation(run)
     keep_exported(run, output)
-    assert bool(ModelCard.load(output / "1").scores) == ("precision" not in how)
+    assert bool(ModelCard.load(output / "1").scores) == (name != "precision")
 
     save_checkpoint(run, 11)
     keep_exported(run, output)
@@ -144,20 +137,17 @@ def test_an_export_that_was_made_otherwise_stays_as_it_is(run, how):
 
 
 @pytest.mark.parametrize(
-    "how",
-    [
-        {"precision": "int8"},
-        {"beam_size": 1},
-        {"shortlist": "some/file.tsv"},
-    ],
+    "beam_size, precision, words",
+    [(4, "int8", None), (1, "float32", None), (4, "float32", "some/file.tsv")],
 )
-def test_a_card_has_the_scores_of_what_computes_as_the_export(run, how):
-    write_evaluation(run, **dict(how))
+def test_a_card_has_the_scores_of_what_computes_as_the_export(
+    run, beam_size, precision, words
+):
+    how = dict(precision=precision, shortlist=words)
+    write_evaluation(run, beam_size=beam_size, **how)
     assert run.card().scores == ()
-    of_weights, search = dict(how), run.config.search
-    if size := of_weights.pop("beam_size", None):
-        search = dataclasses.replace(search, beam_size=size)
-    card = Run(run.path, **of_weights).card(search=search)
+    search = dataclasses.replace(run.config.search, beam_size=beam_size)
+    card = Run(run.path, **how).card(search=search)
     assert [score["value"] for score in card.scores] == [31.7]
 
 

@@ -15,8 +15,6 @@ from project_table import ROOT
 
 from keras_transformer.__main__ import main
 
-CLIENT = ROOT / "examples" / "serving" / "rest_client.py"
-
 
 def test_wrong_arguments_are_a_sentence(tmp_path, capsys):
     for path in tmp_path / "1", tmp_path / "1" / "variables":
@@ -60,17 +58,6 @@ def test_a_server_answers_changes_over_and_finishes_what_it_took(
         )[1]
         text = "Hund bellt"
         (expected,) = served("serving_default", text=[text])["translation"]
-        client = subprocess.run(
-            [
-                *(sys.executable, CLIENT, "--model", "small"),
-                *("--server", url.removeprefix("http://"), text),
-            ],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert client.stdout == f"{expected.decode()}\n"
-
         # Browsers write the names of sites in small letters.
         site = {"Origin": "https://example.org", "Sec-Fetch-Site": "cross-site"}
         answer = httpx.get(f"{url}/api/card", headers=site)
