@@ -11,8 +11,15 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from model_searches import graph_of_model
 from own_models import TutorialTransformer, WordPieces
-from simple_search import assert_same, greedy_search, plain_beam_search
+from simple_search import (
+    as_hypotheses,
+    assert_same,
+    greedy_search,
+    log_softmax,
+    plain_beam_search,
+)
 from small_models import make_model as plain_model
 from small_models import randomise
 
@@ -30,17 +37,12 @@ class Whole:
     """Predicts after a prefix by a call of the model, and nothing else."""
 
     def __init__(self, model, begin=2):
-        self.begin = begin
-        self.call = tf.function(
-            lambda source, target_in: model((source, target_in)),
-            input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2,
-        )
+        self.begin, self.call = begin, graph_of_model(model)
 
     def log_probs(self, sentence, prefix):
         source = tf.constant([sentence], tf.int32)
         target_in = tf.constant([[self.begin, *prefix]], tf.int32)
-        logits = self.call(source, target_in)[0, -1].numpy().astype("float64")
-        return logits - np.log(np.exp(logits).sum())
+        return log_softmax(self.call(source, target_in)[0, -1].numpy())
 
 
 class Features(kt.Transformer):
@@ -149,9 +151,7 @@ def test_a_search_follows_what_a_subclass_overrides(kind, is_slower, caplog):
     for row, sentence in enumerate(SOURCE):
         sentence = sentence[sentence != 0]
         expected = plain_beam_search(whole, sentence, 5, 3, 0.6, 3)
-        ids = [hyp[hyp != 0].tolist() for hyp in found.ids[row].numpy()]
-        pairs = zip(map(tuple, ids), found.scores[row].numpy(), strict=True)
-        assert_same(list(pairs), expected, 1e-4)
+        assert_same(as_hypotheses(found, row), expected, 1e-4)
     assert caplog.text.count("runs the whole target again") == is_slower
 
 
