@@ -158,10 +158,9 @@ class Job:
 
     async def receive(self) -> None:
         """Read the body, within limits of size, time and number."""
+        seconds = self.service.limits.body_seconds
         try:
-            await asyncio.wait_for(
-                self._read(), self.service.limits.body_seconds
-            )
+            await asyncio.wait_for(self._read(), seconds)
         except asyncio.TimeoutError:
             raise RefusalError(
                 "The body of the request did not arrive in time.", 408, CLOSE
@@ -257,10 +256,9 @@ class Job:
             # Texts of other bytes may be equal once they are decoded.
             hypotheses: dict[str, float] = {}
             for answer, score in zip(answers, scores, strict=True):
+                said = answer.decode("utf-8", "replace")
                 if not hypotheses or math.isfinite(score):  # Some are missing.
-                    hypotheses.setdefault(
-                        answer.decode("utf-8", "replace"), score
-                    )
+                    hypotheses.setdefault(said, score)
             part.hypotheses = [*hypotheses.items()]
             results[part.number].append(part)
             return []

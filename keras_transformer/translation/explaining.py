@@ -68,16 +68,13 @@ def explain(
     ranked = _ranked(result, tokenizer.ids.pad)
     tree = _tree(history, tokenizer, search, ranked)
     warn_of_cuts(truncated.numpy(), search.max_source_length)
-    texts = tokenizer.detokenize(result.ids)[0].numpy()
+    texts, count = tokenizer.detokenize(result.ids)[0].numpy(), len(ranked)
     return Explanation(
         source=text,
         source_lang=translator.source_lang,
         target_lang=translator.target_lang,
         source_pieces=tokenizer.pieces(inputs[0][0].numpy()),
-        translations=[
-            translation.decode("utf-8", "replace")
-            for translation in texts[: len(ranked)]
-        ],
+        translations=[x.decode("utf-8", "replace") for x in texts[:count]],
         leaves=[tree.leaves.get(ids, -1) for ids in ranked],
         nodes=tree.nodes,
         **_reread(model, translator, inputs[0], tree.read),
@@ -104,22 +101,21 @@ def _reread(
     for batch, (rows, b, t) in _passes(
         written, _READ_AT_ONCE // longest, tokenizer.ids.bos
     ):
-        target_in = tf.ragged.constant(batch, tf.int32).to_tensor(
-            tokenizer.ids.pad
-        )
+        targets = tf.ragged.constant(batch, tf.int32)
+        target_in = targets.to_tensor(tokenizer.ids.pad)
         (log_probs, ids), *attention = graph(source, target_in)
         for row, best, numbers in zip(
             rows, ids.numpy()[b, t], log_probs.numpy()[b, t], strict=True
         ):
-            alternatives[row] = list(
-                map(Alternative, tokenizer.pieces(best), numbers.tolist())
-            )
+            pieces = tokenizer.pieces(best)
+            alternatives[row] = list(map(Alternative, pieces, numbers.tolist()))
         encoder, of_self, of_cross = (each.numpy() for each in attention)
         # The axes of two lists come first: (rows, L, H, .).
-        of_self, of_cross = (x[:, b, :, t] for x in (of_self, of_cross))
-        read = target_in.shape[1]
-        decoder[:, :, rows, :read] = of_self.transpose(1, 2, 0, 3)
-        cross[:, :, rows] = of_cross.transpose(1, 2, 0, 3)
+        of_self, of_cross = (
+            np.moveaxis(x[:, b, :, t], 0, 2) for x in (of_self, of_cross)
+        )
+        decoder[:, :, rows, : of_self.shape[-1]] = of_self
+        cross[:, :, rows] = of_cross
     return dict(
         encoder=encoder[:, 0],
         decoder=decoder,
