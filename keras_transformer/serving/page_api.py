@@ -89,8 +89,7 @@ async def _explain(
     """Serve the viewer for a sentence."""
     if service.explain is None:
         raise RefusalError(
-            "To explain, serve the model by --run-dir, without --ensemble.",
-            404,
+            "To explain, serve the model by --run-dir, without --ensemble.", 404
         )
     text = request.query_params.get("text", "").replace("\0", " ")
     if not text.strip():

@@ -293,9 +293,7 @@ class Job:
                 yield Sentence(number, text, span, tag)
 
     async def link(
-        self,
-        sentences: Sequence[Sentence],
-        as_read: Callable[[str], str] = str,
+        self, sentences: Sequence[Sentence], as_read: Callable[[str], str] = str
     ) -> None:
         """Find which words of each sentence belong together, where known.
 

@@ -160,10 +160,7 @@ def test_html_keeps_its_tags_around_the_words_that_come_from_theirs():
         answer = httpx.post(url, json=ask)
         assert answer.json() == {"translatedText": expected}
         answer = httpx.post(url, data={**ask, "alternatives": 2})
-        assert answer.json() == {
-            "translatedText": expected,
-            "alternatives": [],
-        }
+        assert answer.json() == {"translatedText": expected, "alternatives": []}
 
 
 @pytest.mark.parametrize("answers, code", [(True, 200), (False, 503)])

@@ -10,10 +10,7 @@ from keras_transformer.data.pieces import TERM_SYMBOLS
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.id_model import IdModel
 from keras_transformer.model import Transformer
-from keras_transformer.translation.alignment import (
-    align_words,
-    words_of_pieces,
-)
+from keras_transformer.translation.alignment import align_words, words_of_pieces
 from keras_transformer.translation.text_batches import source_ids
 from keras_transformer.translation.translator import Translator
 

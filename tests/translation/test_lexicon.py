@@ -152,8 +152,7 @@ def test_ctranslate2_finds_the_same_by_the_map(translator, learn, tmp_path):
     path = tmp_path / "model" / "vmap.txt"
     lexicon.write(path, candidates, tokenizer)
     shortlisted = Translator(
-        *(translator.model, tokenizer),
-        shortlist=lexicon.read(path, tokenizer),
+        *(translator.model, tokenizer), shortlist=lexicon.read(path, tokenizer)
     )
     texts = corpus["test"][0][:23]
     pieces = sentencepiece.SentencePieceProcessor(
