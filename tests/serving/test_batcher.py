@@ -8,7 +8,7 @@ from still_model import StillModel
 from waiting import until_in_loop
 
 from keras_transformer.serving.batcher import Batcher
-from keras_transformer.serving.limits import Batching, RefusalError
+from keras_transformer.serving.limits import Batching
 
 pytestmark = pytest.mark.anyio
 
@@ -37,10 +37,8 @@ async def test_texts_of_many_clients_go_together():
         *(asking(batcher, model, text) for text in ("ab", "cde"))
     )
     assert model.batches == [[b"ab", b"cde"]]
-    assert [answer["translation"].tolist() for answer in found] == [
-        [b"ba"],
-        [b"edc"],
-    ]
+    said = [answer["translation"].tolist() for answer in found]
+    assert said == [[b"ba"], [b"edc"]]
 
 
 async def test_a_full_batch_does_not_wait_for_company():
@@ -75,29 +73,10 @@ async def test_a_large_request_comes_back_in_order_and_lets_others_between():
     await small
     assert b"me" in model.batches[1] and not large.done()
     found = await large
-    assert found["translation"].tolist() == [
-        text[::-1].encode() for text in texts
-    ]
+    expected = [text[::-1].encode() for text in texts]
+    assert found["translation"].tolist() == expected
     assert found["score"].tolist() == [len(text) for text in texts]
     assert max(map(len, model.batches)) == 3
-
-
-async def test_a_request_beyond_the_room_is_refused_and_the_room_comes_back():
-    # Room for two batches that wait and one in work: nine texts.
-    model, batcher = StillModel(is_open=False), Batcher(BATCHING)
-    held = [
-        asking(batcher, model, *texts) for texts in ("ab", "ab", "ab", "a", "b")
-    ]
-    await until_in_loop(lambda: model.batches)
-    with pytest.raises(RefusalError):
-        await asking(batcher, model, "a", "b")
-    last = asking(batcher, model, "a")
-    await asyncio.sleep(0)
-    assert batcher.taken == 9
-    model.gate.set()
-    await asyncio.gather(*held, last)
-    assert batcher.taken == 0
-    await asking(batcher, model, "a", "b")
 
 
 async def test_a_text_that_the_model_fails_on_fails_nobody_else():

@@ -32,7 +32,7 @@ class Model:
         self.text = (path / "saved_model.pb").read_text()
         if self.text == "broken":
             raise UserError(f"Expected a SavedModel in {path}.")
-        self.version, self.warm = int(path.name), []
+        self.version = int(path.name)
         self.card = ModelCard.load(path)
         self.called = []
         names = SIGNATURES.get(self.text, ["serving_default"])
@@ -41,7 +41,6 @@ class Model:
     def run(self, signature, rows):
         if self.text == "half" or (self.text, signature) == FAILING:
             raise RuntimeError("a table was not there")
-        self.warm += rows
         self.called.append((signature, len(rows[0])))
 
     def inputs(self, signature):
@@ -67,13 +66,7 @@ def write(folder, name, text="whole"):
     (folder / name / "saved_model.pb").write_text(text)
 
 
-def test_the_highest_number_is_served_and_warm(folder):
-    served = Versions(folder)
-    assert served.current.version == 9
-    assert len(served.current.warm) == 1
-
-
-def test_a_newer_version_takes_over_and_the_older_one_finishes(folder):
+def test_the_highest_number_takes_over_and_the_older_one_finishes(folder):
     served = Versions(folder)
     served.change_over()
     of_a_request = served.current
