@@ -171,9 +171,8 @@ class Explanation:
         """
         figures = extras.needs("matplotlib.figure", "plot")
         queries, keys, weights = self._panel(kind, hypothesis)
-        for axis, (name, number) in enumerate(
-            (("layer", layer), ("head", head))
-        ):
+        chosen = {"layer": layer, "head": head}
+        for axis, (name, number) in enumerate(chosen.items()):
             if number is None:
                 weights = weights.mean(axis=axis, keepdims=True)
             else:
@@ -197,8 +196,7 @@ class Explanation:
         weights = viewer.pack(self.encoder, self.cross, self.decoder)
         return viewer.fragment(self._facts(), weights)
 
-    def _repr_html_(self) -> str:
-        return self.to_html()
+    _repr_html_ = to_html  # What a notebook asks for.
 
     def _facts(self) -> dict[str, Any]:
         """Collect the data that `data.js` reads, besides the weights."""
