@@ -17,7 +17,6 @@ import tensorflow as tf
 
 from keras_transformer.config import Search
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.candidates import SearchHistory
 from keras_transformer.decoding.id_model import as_one_sentence
 from keras_transformer.model import Transformer
@@ -65,7 +64,13 @@ def explain(
         *[IDS] * len(inputs),
     )
     result, history = graph(*inputs)
-    ranked = _ranked(result, tokenizer.ids.pad)
+    found = zip(result.ids[0].numpy(), result.scores[0].numpy(), strict=True)
+    # By its ids. If none was found there is an empty one, as in `translate`.
+    ranked = {
+        tuple(ids[ids != tokenizer.ids.pad].tolist()): (rank, float(score))
+        for rank, (ids, score) in enumerate(found)
+        if score > -np.inf or not rank
+    }
     tree = _tree(history, tokenizer, search, ranked)
     warn_of_cuts(truncated.numpy(), search.max_source_length)
     texts, count = tokenizer.detokenize(result.ids)[0].numpy(), len(ranked)
@@ -148,17 +153,6 @@ def _look(
         for layers in (encoder, decoder, cross)
     )
     return likeliest, encoder, decoder, cross
-
-
-def _ranked(result: BeamResult, pad_id: int) -> dict[Ids, tuple[int, float]]:
-    """Find rank and score of each hypothesis of the sentence, by its ids."""
-    # If none was found there is an empty one, as in `translate`.
-    ids, scores = result.ids[0].numpy(), result.scores[0].numpy()
-    return {
-        tuple(row[row != pad_id].tolist()): (rank, float(score))
-        for rank, (row, score) in enumerate(zip(ids, scores, strict=True))
-        if score > -np.inf or not rank
-    }
 
 
 def _tree(

@@ -170,7 +170,16 @@ class Explanation:
             it attends to.
         """
         figures = extras.needs("matplotlib.figure", "plot")
-        queries, keys, weights = self._panel(kind, hypothesis)
+        found = self.attention(hypothesis)
+        source, target = found.source_pieces, found.target_pieces
+        sides = {
+            "encoder": (source, source),
+            "decoder": (target, found.target_in),
+            "cross": (target, source),
+        }
+        if kind not in sides:
+            raise SettingError("kind", f"one of {', '.join(sides)}", kind)
+        (queries, keys), weights = sides[kind], getattr(found, kind)
         chosen = {"layer": layer, "head": head}
         for axis, (name, number) in enumerate(chosen.items()):
             if number is None:
@@ -224,21 +233,6 @@ class Explanation:
             # Why a search wrote nothing, or why none of it is left.
             "emptyEnd": "no hypothesis left" if self.nodes else "limit",
         }
-
-    def _panel(
-        self, kind: str, hypothesis: int
-    ) -> tuple[list[str], list[str], np.ndarray]:
-        """Return the attending pieces, the attended ones, and the weights."""
-        attention = self.attention(hypothesis)
-        source, target = attention.source_pieces, attention.target_pieces
-        panels = {
-            "encoder": (source, source, attention.encoder),
-            "decoder": (target, attention.target_in, attention.decoder),
-            "cross": (target, source, attention.cross),
-        }
-        if kind not in panels:
-            raise SettingError("kind", f"one of {', '.join(panels)}", kind)
-        return panels[kind]
 
 
 def checked_number(name: str, number: int, count: int) -> int:

@@ -19,11 +19,6 @@ REFERENCES = [
     "Zwei Kinder spielen Fußball.",
     "Ein T-Shirt-Händler verkauft T-Shirts.",
 ]
-TRANSLATIONS = [
-    "Ein Hund rennt über die grüne Wiese.",
-    "Zwei Kinder spielen Ball.",
-    "Der T-Shirt-Händler verkauft T-Shirts.",
-]
 # The paper's own separator of compounds, from GNMT's scripts.
 AT = "##AT##-##AT##"
 
