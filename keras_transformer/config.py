@@ -65,29 +65,22 @@ class ModelConfig:
     """
 
     vocab_size: int = setting(37_000, "pieces of the shared vocabulary")
-    num_layers: int = setting(
-        6, "layers of the encoder, and again of the decoder (N)"
-    )
+    num_layers: int = setting(6, "layers of the encoder and of the decoder (N)")
     encoder_layers: int | None = setting(
         None, "layers of the encoder, if not `num_layers`", metavar="N"
     )
     decoder_layers: int | None = setting(
         None, "layers of the decoder, if not `num_layers`", metavar="N"
     )
-    d_model: int = setting(
-        512, "width of every sub-layer's output, even (d_model)"
-    )
+    d_model: int = setting(512, "width of every sub-layer, even (d_model)")
     num_heads: int = setting(8, "attention heads (h)")
     key_dim: int = setting(
-        None,
-        "width of a head's queries and keys; d_model / h if not given (d_k)",
+        None, "width of a head's queries and keys (d_k); by default d_model / h"
     )
     value_dim: int = setting(
-        None, "width of a head's values; d_model / h if not given (d_v)"
+        None, "width of a head's values (d_v); by default d_model / h"
     )
-    ffn_dim: int = setting(
-        2048, "inner width of the feed-forward network (d_ff)"
-    )
+    ffn_dim: int = setting(2048, "inner width of feed-forward networks (d_ff)")
     dropout: float = setting(
         0.1,
         "share of units dropped from every sub-layer's output and from "
@@ -110,9 +103,8 @@ class ModelConfig:
     )
     restriction: int | None = setting(
         None,
-        "let each position attend only to positions of its own sequence "
-        "less than R away, in the decoder to the last R (section 4); to all "
-        "if not given (r)",
+        "let a position attend only to those less than R away, in the decoder "
+        "to the last R (section 4, r); by default to all of its sequence",
         within=_LENGTH,
         metavar="R",
     )
@@ -124,32 +116,26 @@ class ModelConfig:
     )
     norm_epsilon: float = setting(
         1e-6,
-        "number that every norm adds to the variance; the paper names none, "
-        "this is tensor2tensor's",
+        "number that norms add to the variance; by default tensor2tensor's",
         within="(0, inf)",
         flag=False,
     )
     attention_bias: bool = setting(
         False,
-        "whether the projections of queries and of the output have a bias, "
-        "unlike the paper's; one of keys or values would be redundant",
+        "whether the projections of queries and of the output have a bias",
         flag=False,
     )
-    logits_bias: bool = setting(
-        False, "whether the logits have a bias, unlike the paper's", flag=False
-    )
+    logits_bias: bool = setting(False, "whether logits have a bias", flag=False)
     norm_first: bool = setting(
         False,
-        "normalise the input of each sub-layer and the output of each "
-        "stack instead of the sum after each sub-layer (pre-norm)",
+        "normalise the input of every sub-layer and the output of every stack, "
+        "not the sum after a sub-layer (pre-norm)",
     )
     first_position: int = setting(
         0, "number of the first position", within="[0, inf)", flag=False
     )
     tied_embeddings: bool = setting(
-        True,
-        "whether source, target and logits share one matrix (3.4)",
-        flag=False,
+        True, "whether source, target and logits share a matrix", flag=False
     )
     source_end: bool = setting(
         True, "whether the end token of a source may be attended to", flag=False
@@ -158,11 +144,8 @@ class ModelConfig:
     def __post_init__(self) -> None:
         check_settings(self)
         if self.d_model % 2:
-            raise SettingError(
-                "d_model",
-                "even, since sines and cosines come in pairs",
-                self.d_model,
-            )
+            expected = "even, since sines and cosines come in pairs"
+            raise SettingError("d_model", expected, self.d_model)
         for name in ("key_dim", "value_dim"):
             if getattr(self, name) is None:
                 width = head_width(name, self.d_model, self.num_heads)
@@ -188,13 +171,12 @@ class TrainingConfig:
     steps: int = setting(100_000, "optimizer updates in all", may_change=True)
     batch_tokens: int = setting(
         25_000,
-        "budget of target tokens, and of source tokens, in a global batch, "
-        "including padding",
+        "budget of tokens on either side of a global batch, with padding",
     )
     max_length: int = setting(
         256,
-        "most tokens on either side of a training pair, including the end "
-        "token; longer pairs are dropped",
+        "most tokens on either side of a pair, with the end token; longer "
+        "pairs are dropped",
     )
     warmup_steps: int = setting(4_000, "updates of linear warm-up (equation 3)")
     learning_rate_scale: float = setting(
@@ -210,9 +192,8 @@ class TrainingConfig:
     )
     checkpoint_every: str | int = setting(
         "10m",
-        "minutes between checkpoints (10m), or updates (100); since minutes "
-        "follow the clock, stopping and resuming then changes which weights "
-        "are averaged",
+        "minutes between checkpoints (10m), or updates (100); by the clock, "
+        "stopping and resuming changes which weights are averaged",
         may_change=True,
         or_object=True,
     )
@@ -224,15 +205,14 @@ class TrainingConfig:
     )
     target_bleu: float | None = setting(
         None,
-        "BLEU on the validation sample at which the training ends early; "
-        "inf to switch this off",
+        "BLEU on the validation sample that ends the training; inf for none",
         within="[0, inf]",
         may_change=True,
     )
     patience: int | None = setting(
         None,
-        "end the training after N validations in a row without improvement, "
-        "and keep the best weights; off if not given, 5 in a fine-tuning",
+        "end after N validations in a row without improvement and keep the "
+        "best weights; by default never, after 5 in a fine-tuning",
         metavar="N",
         may_change=True,
     )
@@ -276,21 +256,15 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.keep_checkpoints < self.average:
-            raise SettingError(
-                "keep_checkpoints",
-                f"at least {self.average}, the `average` at the end",
-                self.keep_checkpoints,
-            )
+        if (kept := self.keep_checkpoints) < self.average:
+            expected = f"at least {self.average}, the `average` at the end"
+            raise SettingError("keep_checkpoints", expected, kept)
         every = str(self.checkpoint_every)
         object.__setattr__(self, "checkpoint_every", every)
         is_known = re.fullmatch(r"\d+|\d+(\.\d+)?m", every)
         if not is_known or not float(every.removesuffix("m")):
-            raise SettingError(
-                "checkpoint_every",
-                "minutes such as 10m, or updates such as 100",
-                every,
-            )
+            expected = "minutes such as 10m, or updates such as 100"
+            raise SettingError("checkpoint_every", expected, every)
 
     def is_checkpoint_due(self, step: int, seconds: float) -> bool:
         """Return whether to save after an update, `seconds` after the last."""
@@ -331,8 +305,7 @@ class Sampling:
     )
     seed: int | None = setting(
         None,
-        "gives the same draws for the same text, whatever else is in "
-        "the batch; if not given, draws differ every time",
+        "gives a text the same draws in any batch; by default they differ",
         within=f"[0, {2**31})",
     )
 
@@ -352,26 +325,24 @@ class Search:
     )
     length_penalty: float = setting(
         0.6,
-        "exponent alpha in score = log-probability / ((5 + length) / "
-        "6)^alpha; a larger one favours longer translations (α)",
+        "exponent α in score = log-probability / ((5 + length) / 6)^α; a "
+        "larger one favours longer translations",
         within="[0, inf)",
         may_change=True,
     )
     n_best: int = setting(
         1,
-        "translations to return for each text, best first; at most "
-        "`beam_size`, unless sampling: then the number of draws",
+        "translations of each text, best first: at most `beam_size`, or draws",
     )
     min_length: int = setting(
         0,
-        "fewest tokens in a translation, including the end token, unless "
-        "the limit on its length is lower",
+        "fewest tokens of a translation, with the end token, within its limit",
         within="[0, inf)",
     )
     max_length: int | None = setting(
         None,
-        "most tokens of a translation, including the end token; if not "
-        "given, those of the source plus `max_extra_length`",
+        "most tokens of a translation, with the end token; by default those of "
+        "the source plus `max_extra_length`",
     )
     max_extra_length: int = setting(
         50,
@@ -381,15 +352,14 @@ class Search:
     )
     max_source_length: int | None = setting(
         None,
-        "tokens, including the end token, after which a source is cut; "
-        f"if not given, verbs and exports take {MAX_SOURCE_LENGTH}",
+        "tokens, with the end token, after which a source is cut; by default "
+        f"{MAX_SOURCE_LENGTH} by verbs and exports",
         within="[2, inf)",
     )
     max_finished: int | None = setting(
         None,
-        "stop once N hypotheses, or as many as are returned if that is more, "
-        "have ended among the best `beam_size` of their step, even if others "
-        "could still win; 0: search until the result is proven",
+        "stop once N hypotheses, at least `n_best`, have ended among the best "
+        "`beam_size` of their step; 0: search until the result is proven",
         metavar="N",
         within="[0, 1000000)",
         may_change=True,
@@ -397,8 +367,7 @@ class Search:
     no_unknown: bool = setting(False, "never write the unknown piece")
     no_repeat_ngram: int = setting(
         0,
-        "never write the same N tokens in a row twice in a translation; 0 "
-        "allows repeats",
+        "never write the same N tokens in a row twice; 0 allows repeats",
         metavar="N",
         within="[0, inf)",
     )
@@ -411,17 +380,11 @@ class Search:
         # 0 takes back what a run keeps; None means as the run.
         object.__setattr__(self, "max_finished", self.max_finished or None)
         if not self.sampling and self.n_best > self.beam_size:
-            raise SettingError(
-                "n_best",
-                f"at most {self.beam_size}, the `beam_size`",
-                self.n_best,
-            )
+            expected = f"at most {self.beam_size}, the `beam_size`"
+            raise SettingError("n_best", expected, self.n_best)
         if self.max_length is not None and self.max_length < self.min_length:
-            raise SettingError(
-                "max_length",
-                f"at least {self.min_length}, the `min_length`",
-                self.max_length,
-            )
+            expected = f"at least {self.min_length}, the `min_length`"
+            raise SettingError("max_length", expected, self.max_length)
 
     def kept_by_run(self) -> dict[str, Any]:
         """Return the settings that a training takes and a run keeps."""
@@ -443,13 +406,9 @@ SETTINGS: Mapping[str, dataclasses.Field] = MappingProxyType(
 
 def head_width(name: str, d_model: int, num_heads: int) -> int:
     """Return the default width of a head, `d_model / num_heads` (3.2.2)."""
-    if num_heads < 1 or d_model % num_heads or d_model < num_heads:
-        raise SettingError(
-            "d_model",
-            f"a multiple of `num_heads`, which is {num_heads}, "
-            f"where no `{name}` is given",
-            d_model,
-        )
+    if d_model % num_heads:
+        expected = f"a multiple of `num_heads`, {num_heads}, without `{name}`"
+        raise SettingError("d_model", expected, d_model)
     return d_model // num_heads
 
 

@@ -5,7 +5,7 @@ replicas and micro-batches, divided by their global count. Keras takes the mean
 of each replica instead, so a replica with few tokens weighs as much as one with
 many.
 
-TensorFlow is imported inside functions, only where it is Keras's backend.
+TensorFlow is imported only where it is Keras's backend.
 
 Axes: B batch, S source length, T target length, M rows of a micro-batch.
 """
@@ -25,6 +25,9 @@ from keras_transformer.layers import TiedEmbedding
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.optimizers import Adam as Adam  # Found in files so.
 from keras_transformer.settings import whole_number
+
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
 
 
 class ExactModel(keras_internals.BuiltFromSpec):
@@ -101,20 +104,14 @@ class ExactModel(keras_internals.BuiltFromSpec):
         self.adds_metrics = self.is_exact and not (any(given) or own)
         self.accumulate = whole_number("accumulate", accumulate)
         if self.accumulate > 1 and not self.adds_metrics:
-            raise SettingError(
-                "accumulate",
-                "1 with metrics or a `compute_metrics` of yours, another loss "
-                "or `compute_loss`, or another backend",
-                accumulate,
-            )
+            expected = "1 with metrics or a loss of yours, or off TensorFlow"
+            raise SettingError("accumulate", expected, accumulate)
         self._given_jit_compile = jit_compile
         self._added_metrics, self.xla = list, False
         if not on_tensorflow:
             return super().compile(
                 optimizer, loss, jit_compile=jit_compile, **kwargs
             )
-        import tensorflow as tf
-
         if self.is_exact:
             if replicas.is_replicated(self):
                 kwargs["steps_per_execution"] = 1
@@ -144,12 +141,9 @@ class ExactModel(keras_internals.BuiltFromSpec):
         but for `class_weight`: Keras would weigh a target by one of its tokens.
         It warns of targets that are not shifted.
         """
-        if kwargs.get("class_weight") is not None:
-            raise ValueError(
-                "`class_weight` must be None, since a target has a class at "
-                "every place; pass `sample_weight` (B, T). Received: "
-                f"class_weight={kwargs['class_weight']}"
-            )
+        if (given := kwargs.get("class_weight")) is not None:
+            expected = "None; `sample_weight` (B, T) weighs the tokens"
+            raise SettingError("class_weight", expected, given)
         check_first_batch(self, x, y)
         return super().fit(x, y, *args, **kwargs)
 
@@ -243,8 +237,6 @@ class ExactModel(keras_internals.BuiltFromSpec):
     def train_step(self, *args: Any) -> Any:
         if not self.is_exact:
             return super().train_step(*args)
-        import tensorflow as tf
-
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(*args)
         weights = self._weights(y, sample_weight)
         count = replicas.sum_over_replicas(tf.reduce_sum(weights))
@@ -274,8 +266,6 @@ class ExactModel(keras_internals.BuiltFromSpec):
 
     def _gradients_of(self, *batch):
         """Call `_gradients`, by XLA if asked to, on all micro-batches."""
-        import tensorflow as tf
-
         gradients_of = self._gradients
         if self.xla and not self.run_eagerly:
             gradients_of = tf.function(
@@ -287,8 +277,6 @@ class ExactModel(keras_internals.BuiltFromSpec):
 
     def _gradients(self, x, y, weights, divisor):
         """Compute both losses' sums `(2,)`, gradients, and logits."""
-        import tensorflow as tf
-
         with tf.GradientTape() as tape:
             smoothing, logits = self.loss.label_smoothing, None
             is_own = type(self).call is not ExactModel.call
@@ -332,8 +320,6 @@ class ExactModel(keras_internals.BuiltFromSpec):
 
     def _accumulated(self, gradients_of, x, y, weights, divisor):
         """Sum up gradients over micro-batches of the same rows."""
-        import tensorflow as tf
-
         batch = tf.nest.map_structure(self._micro_batches, (x, y, weights))
         start = (
             tf.constant(0),
@@ -355,8 +341,6 @@ class ExactModel(keras_internals.BuiltFromSpec):
 
     def _micro_batches(self, rows):
         """Split rows, padding where needed: `(B, …)` to `(count, M, …)`."""
-        import tensorflow as tf
-
         number, *others = tf.unstack(tf.shape(rows))
         rows = tf.pad(
             rows, [[0, -number % self.accumulate], *[[0, 0]] * len(others)]

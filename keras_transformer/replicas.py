@@ -1,7 +1,7 @@
 """What exact steps need of a TensorFlow strategy: seeds, sums, one function.
 
 On one device, and on other backends, nothing here has an effect. TensorFlow is
-imported inside functions, and only if it is Keras's backend.
+imported only if it is Keras's backend.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,9 @@ import keras
 from keras import ops
 
 from keras_transformer.keras_internals import Tensor
+
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -49,8 +52,6 @@ def sum_over_replicas(values: Any) -> Any:
     context = _replica_context()
     if context is None:
         return values
-    import tensorflow as tf
-
     return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
 
 
@@ -81,16 +82,12 @@ def _replica_context():
     """Return this replica's context, if its strategy has several replicas."""
     if keras.backend.backend() != "tensorflow":
         return None
-    import tensorflow as tf
-
     context = tf.distribute.get_replica_context()
     return context if context and context.num_replicas_in_sync > 1 else None
 
 
 def is_replicated(model: keras.Model) -> bool:
     """Return whether Keras's own steps fail under the model's strategy."""
-    import tensorflow as tf
-
     strategy = model.distribute_strategy
     # Under a strategy for workers, Keras's logs fail even with a single worker.
     workers = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
@@ -102,8 +99,6 @@ def step_function(model: keras.Model, step: Callable) -> Callable:
 
     It returns the logs of the first local replica.
     """
-    import tensorflow as tf
-
     strategy = model.distribute_strategy
 
     def step_of_replica(batch):

@@ -50,8 +50,9 @@ TENSORFLOW = {
     *("data", "decoding", "runs", "translation", "training", "exporting"),
     *("importing", "serving", "commands"),
 }
-# Places that may import it inside functions: the model's `fit` must sum over
-# the replicas of a TensorFlow strategy; devices are TensorFlow's.
+# Places that may import it inside functions, or where it is Keras's backend:
+# the model's `fit` must sum over the replicas of a TensorFlow strategy; devices
+# are TensorFlow's.
 TENSORFLOW_IN_FUNCTIONS = {
     *("exact_step", "keras_internals", "machine", "replicas"),
 }
@@ -106,10 +107,11 @@ def of_package(code):
 
 
 def outside_functions(code):
-    """The code without the bodies of its functions."""
-    tree = ast.parse(code)
+    """The code on every backend, without the bodies of its functions."""
+    tree, backend = ast.parse(code), "keras.backend.backend() == 'tensorflow'"
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
+        is_if = isinstance(node, ast.If) and ast.unparse(node.test) == backend
+        if is_if or isinstance(node, ast.FunctionDef):
             node.body = [ast.Pass()]
     return ast.unparse(tree)
 

@@ -338,7 +338,7 @@ def test_what_is_no_batch_is_refused_at_once(way, changed, value, received):
 def test_class_weight_is_refused():
     model = make_model(num_layers=1)
     model.compile("sgd", SmoothedCrossEntropy(0.1))
-    with pytest.raises(ValueError, match="`class_weight` must be None"):
+    with pytest.raises(ValueError, match="`class_weight` to be None"):
         model.fit(INPUTS, TARGET, class_weight={8: 3.0})
 
 

@@ -63,11 +63,8 @@ def check_hidden_ids(model: Transformer, ids: SpecialIds) -> None:
         hidden["eos_id"] = ids.eos, EOS_ID
     for name, (received, expected) in hidden.items():
         if received != expected:
-            raise UserError(
-                f"Expected {expected} as the tokenizer's `{name}`, which the "
-                f"Transformer hides in a source, received `{name}` {received}; "
-                "give another vocabulary."
-            )
+            expected = f"{expected}, which a Transformer hides in a source"
+            raise SettingError(name, expected, received)
 
 
 class IdModel:
@@ -187,9 +184,7 @@ class IdModel:
             each.steps(model, source, beam_size, words)
             for model, each in zip(self.models, self._able, strict=True)
         ]
-        if len(steps) == 1:
-            return steps[0]
-        return _StepsTogether(steps)
+        return steps[0] if len(steps) == 1 else _StepsTogether(steps)
 
     def _rules(self, search: Search) -> Rules:
         """Collect the rules that a search and a draw share."""
@@ -226,9 +221,8 @@ class IdModel:
         scores = log_probs / length_normaliser(num_tokens, length_penalty)
         is_blank = self._token_counts(source) <= len(self.ids.blank)
         is_blank &= num_tokens <= 1
-        return tf.where(is_blank, 0.0, scores), tf.where(
-            is_blank, 0, num_tokens
-        )
+        num_tokens = tf.where(is_blank, 0, num_tokens)
+        return tf.where(is_blank, 0.0, scores), num_tokens
 
     def _losses(
         self, inputs: tuple[tf.Tensor, tf.Tensor], target: tf.Tensor

@@ -10,7 +10,7 @@ Axes: H heads, K key width, U value width, D model width.
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Any, TypeAlias
 
 import numpy as np
 from keras import ops
@@ -33,12 +33,7 @@ from keras_transformer.model import Transformer
 from keras_transformer.runs.layout import TOKENIZER_FILE
 from keras_transformer.translation.translator import Translator
 
-if TYPE_CHECKING:
-    from ctranslate2.specs import TransformerSpec
-    from ctranslate2.specs.attention_spec import MultiHeadAttentionSpec
-    from ctranslate2.specs.common_spec import LayerNormSpec
-    from ctranslate2.specs.transformer_spec import FeedForwardSpec
-
+Weights: TypeAlias = Mapping[str, np.ndarray]
 PRECISIONS = ("float32", "int8")
 # CTranslate2 looks positions up; past the table's end it refuses the text.
 POSITIONS = 2_048
@@ -64,9 +59,8 @@ _NEVER = -1e4
 def check(output: str | os.PathLike, precision: str) -> pathlib.Path:
     """Refuse what cannot succeed, before anything is loaded."""
     if precision not in PRECISIONS:
-        raise SettingError(
-            "precision", f"one of {', '.join(PRECISIONS)}", precision
-        )
+        expected = f"one of {', '.join(PRECISIONS)}"
+        raise SettingError("precision", expected, precision)
     extras.needs("ctranslate2.specs", "ctranslate2")
     if os.path.lexists(output):
         raise UserError(
@@ -129,8 +123,8 @@ def _lacking(translator: Translator) -> str | None:
     return None
 
 
-def _spec(translator: Translator) -> "TransformerSpec":
-    """Collect the weights by CTranslate2's names."""
+def _spec(translator: Translator) -> Any:
+    """Collect the weights by CTranslate2's names, in its `TransformerSpec`."""
     from ctranslate2 import specs
 
     model, tokenizer = translator.model, translator.tokenizer
@@ -157,12 +151,12 @@ def _spec(translator: Translator) -> "TransformerSpec":
         for variable in model.weights
     }
     table = weights["embedding/table"]
-    spec.encoder.embeddings[0].weight = weights.get(
-        "source_embedding/table", table
+    of_source, of_target = (
+        weights.get(f"{side}_embedding/table", table)
+        for side in ("source", "target")
     )
-    spec.decoder.embeddings.weight = weights.get(
-        "target_embedding/table", table
-    )
+    spec.encoder.embeddings[0].weight = of_source
+    spec.decoder.embeddings.weight = of_target
     spec.decoder.projection.weight = table
     if config.logits_bias:
         bias = weights["embedding/bias"]
@@ -196,10 +190,7 @@ def _spec(translator: Translator) -> "TransformerSpec":
 
 
 def _set_attention(
-    to: "MultiHeadAttentionSpec",
-    weights: Mapping[str, np.ndarray],
-    name: str,
-    config: ModelConfig,
+    to: Any, weights: Weights, name: str, config: ModelConfig
 ) -> None:
     """Set the weights; those that read the same vectors are one matrix."""
     query, key, value = (
@@ -233,18 +224,14 @@ def _filled(kernel: np.ndarray, config: ModelConfig) -> np.ndarray:
     return heads.reshape(len(kernel), -1).T
 
 
-def _set_feed_forward(
-    to: "FeedForwardSpec", weights: Mapping[str, np.ndarray], name: str
-) -> None:
+def _set_feed_forward(to: Any, weights: Weights, name: str) -> None:
     for linear, part in ((to.linear_0, "widen"), (to.linear_1, "narrow")):
         linear.weight = weights[f"{name}/{part}/kernel"].T
         linear.bias = weights[f"{name}/{part}/bias"]
     _set_norm(to.layer_norm, weights, f"{name}_norm")
 
 
-def _set_norm(
-    to: "LayerNormSpec", weights: Mapping[str, np.ndarray], name: str
-) -> None:
+def _set_norm(to: Any, weights: Weights, name: str) -> None:
     to.gamma = weights[f"{name}/gamma"]
     to.beta = weights[f"{name}/beta"]
 

@@ -80,8 +80,7 @@ class Export:
         path = pathlib.Path(output) / str(whole_number("version", self.version))
         if os.path.lexists(path):
             raise UserError(
-                f"{path} exists already and is left as it is; choose another "
-                "version, which servers will notice."
+                f"{path} exists already and stays; choose another version."
             )
         return path
 
@@ -129,13 +128,12 @@ def read_batching(path: str | os.PathLike) -> dict[str, int]:
         least = int(name != "batch_timeout_micros")
         if values[name] < least:
             raise UserError(
-                f"Expected NAME {{ value: N }} in {path}, with N of at least "
-                f"{least}, found {name} {{{value}}}; correct it."
+                f"Expected {name} {{ value: N }}, N of at least {least}, in "
+                f"{path}, found {name} {{{value}}}; correct it."
             )
     if not values:
         raise UserError(
-            f"Expected batching parameters such as max_batch_size {{ value: "
-            f"32 }} in {path}, found none; name another file."
+            f"Expected batching parameters in {path}, found none; name another."
         )
     return values
 

@@ -154,8 +154,7 @@ class MultiHeadAttention(Layer):
         key = value if key is None else key
         if key is None:
             raise ValueError(
-                "MultiHeadAttention needs `key` or `value`; for self-attention "
-                "pass the query itself. Received: neither"
+                "MultiHeadAttention needs `key` or `value`, as the query itself"
             )
         value = key if value is None else value
         output, weights = self.attend_sequence(
@@ -190,9 +189,8 @@ class MultiHeadAttention(Layer):
         """
         if isinstance(memory, keras.KerasTensor):
             raise ValueError(
-                "A functional model has to call the layer itself, with "
-                "`return_attention_scores=True` for weights. Received: "
-                f"{memory}"
+                "A functional model must call the layer itself, for weights "
+                f"with `return_attention_scores=True`. Received: {memory}"
             )
         value = memory if value is None else value
         return (

@@ -83,11 +83,8 @@ class TiedEmbedding(Layer):
             return self.logits(inputs)
         dtype = keras.backend.standardize_dtype(inputs.dtype)
         if "int" not in dtype:
-            raise ValueError(
-                "Ids must be integers, such as those of "
-                '`keras.Input((None,), dtype="int32")`. Received: '
-                f"dtype={dtype}"
-            )
+            example = '`keras.Input((None,), dtype="int32")`'
+            raise ValueError(f"Ids must be integers, as {example}, not {dtype}")
         if dtype not in ("int32", "int64"):  # What every backend looks up by.
             inputs = ops.cast(inputs, "int32")
         # An id below 0 is padding too; as an index it would count from the end.

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.config import checked
+from keras_transformer.config import SettingError, checked
 from keras_transformer.keras_internals import Shape, Tensor
 from keras_transformer.layers.products import leading_axes, products_in_use
 
@@ -78,10 +78,8 @@ class FeedForward(Layer):
         if not isinstance(activation, str):
             self.activation = keras.activations.get(activation)
         if isinstance(activation, keras.Layer):
-            raise ValueError(
-                "`activation` must be a name or a function; a layer's weights "
-                f"would be shared by all layers. Received: {activation}"
-            )
+            expected = "a name or a function: layers would share its weights"
+            raise SettingError("activation", expected, activation)
 
     def build(self, input_shape: Shape) -> None:
         d_model = input_shape[-1]

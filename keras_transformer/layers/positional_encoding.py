@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.config import checked
+from keras_transformer.config import SettingError, checked
 from keras_transformer.keras_internals import Shape, Tensor
 from keras_transformer.layers.feed_forward import Layer
 
@@ -138,7 +138,5 @@ class PositionalEncoding(Layer):
 
 def _check_pairs(d_model):
     if d_model < 2 or d_model % 2:
-        raise ValueError(
-            "`d_model` must be even and at least 2: sines and cosines come in "
-            f"pairs. Received: d_model={d_model}"
-        )
+        expected = "even and at least 2: sines and cosines come in pairs"
+        raise SettingError("d_model", expected, d_model)

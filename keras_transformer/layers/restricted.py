@@ -44,10 +44,8 @@ def restricted_attention(
     """
     queries, keys = query.shape[-2], key.shape[-2]
     if None not in (queries, keys) and queries != keys:
-        raise ValueError(
-            "Restricted attention is self-attention: it needs as many keys as "
-            f"queries. Received: {queries} queries and {keys} keys"
-        )
+        said = "Restricted attention needs as many keys as queries."
+        raise ValueError(f"{said} Received: {keys} and {queries}")
     given = [mask for mask in masks if mask is not None]
     of_pairs = (len(mask.shape) > 1 and mask.shape[-2] != 1 for mask in given)
     if with_weights or any(of_pairs):

@@ -145,7 +145,7 @@ def test_any_activation_works_and_comes_back(tmp_path, activation, expected):
 
 
 def test_an_activation_with_weights_is_refused():
-    with pytest.raises(ValueError, match="a name or a function.*PReLU"):
+    with pytest.raises(ValueError, match="`activation`.*PReLU"):
         FeedForward(11, keras.layers.PReLU())
 
 

@@ -197,6 +197,5 @@ def test_encoder_and_decoder_are_the_whole_ones_behind_a_band(settings):
 
 def test_another_sequence_is_refused():
     layer = MultiHeadAttention(**SIZES, restriction=2)
-    message = "as many keys as queries. Received: 4 queries and 6 keys"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="as many keys.* 6 and 4"):
         layer(np.zeros((2, 4, 10)), np.zeros((2, 6, 10)))

@@ -316,14 +316,14 @@ def test_what_is_no_such_model_or_tokenizer_is_refused_in_a_sentence(caplog):
     pads = kt.TokenizerAdapter(Letters(), pad_id=7)
     # Before a training with it, too.
     assert "`pad_id` is 7" in caplog.text
-    with pytest.raises(kt.UserError, match="`pad_id` 7"):
+    with pytest.raises(kt.UserError, match="`pad_id` to be 0"):
         kt.Translator(plain, pads)
     beyond = kt.TokenizerAdapter(Letters(), eos_id=VOCAB)
     with pytest.raises(kt.UserError, match=f"below {VOCAB}"):
         kt.Translator(plain, beyond)
     ends = kt.TokenizerAdapter(Letters(), eos_id=5)
     assert kt.Translator(plain, ends)
-    with pytest.raises(kt.UserError, match="`eos_id` 5"):
+    with pytest.raises(kt.UserError, match="`eos_id` to be 3"):
         kt.Translator(plain_model(source_end=False), ends)
     functions = kt.Translator(lambda pair: plain(pair), Letters())
     with pytest.raises(kt.UserError, match="float32"):
