@@ -58,12 +58,12 @@ def as_one_sentence(ids: tf.Tensor) -> tf.Tensor:
 
 def check_hidden_ids(model: Transformer, ids: SpecialIds) -> None:
     """Refuse a vocabulary with other ids than a `Transformer` hides."""
-    hidden = {"pad_id": (ids.pad, PAD_ID)}
+    pairs = {"pad_id": (ids.pad, PAD_ID)}
     if not model.model_config.source_end:
-        hidden["eos_id"] = ids.eos, EOS_ID
-    for name, (received, expected) in hidden.items():
-        if received != expected:
-            expected = f"{expected}, which a Transformer hides in a source"
+        pairs["eos_id"] = ids.eos, EOS_ID
+    for name, (received, hidden) in pairs.items():
+        if received != hidden:
+            expected = f"{hidden}, which a Transformer hides in a source"
             raise SettingError(name, expected, received)
 
 
