@@ -54,7 +54,7 @@ TENSORFLOW = {
 # the model's `fit` must sum over the replicas of a TensorFlow strategy; devices
 # are TensorFlow's.
 TENSORFLOW_IN_FUNCTIONS = {
-    *("exact_step", "keras_internals", "machine", "replicas"),
+    *("exact_step", "keras_internals", "machine", "replicas")
 }
 
 

@@ -349,8 +349,7 @@ def test_another_loss_takes_what_it_needs():
 
 
 @pytest.mark.parametrize(
-    "begin, first, warns",
-    [(2, 8, False), (2, 2, True), (8, 8, True)],
+    "begin, first, warns", [(2, 8, False), (2, 2, True), (8, 8, True)]
 )
 @pytest.mark.parametrize("way", ["fit", "train_on_batch"])
 def test_targets_that_are_not_shifted_are_told_once(begin, first, warns, way):

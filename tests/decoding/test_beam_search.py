@@ -20,9 +20,7 @@ from simple_search import (
 )
 
 from keras_transformer.config import UserError
-from keras_transformer.decoding.beam_search import (
-    beam_search,
-)
+from keras_transformer.decoding.beam_search import beam_search
 
 
 class TreeModel:

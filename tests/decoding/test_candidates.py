@@ -6,13 +6,10 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simple_search import BOS, EOS, PAD, log_softmax
+from small_models import close
 
 from keras_transformer.config import Search
-from keras_transformer.decoding.candidates import (
-    Rules,
-    continuations,
-    top_k,
-)
+from keras_transformer.decoding.candidates import Rules, continuations, top_k
 
 BATCH = 3
 NO_PREFIX = np.zeros([BATCH, 0], "int64")
@@ -59,12 +56,10 @@ def check(rules, position, ids, log_probs, logits):
     assert found.shape == parents.shape == tokens.shape == (BATCH, count)
     for sentence in range(BATCH):
         best = np.sort(scores[sentence].ravel())[::-1][:count]
-        np.testing.assert_allclose(found[sentence], best, rtol=1e-5)
+        close(found[sentence], best, 1e-5)
         live = found[sentence] > -np.inf
         pairs = parents[sentence][live], tokens[sentence][live]
-        np.testing.assert_allclose(
-            scores[sentence][pairs], best[live], rtol=1e-5
-        )
+        close(scores[sentence][pairs], best[live], 1e-5)
         assert len(set(zip(*pairs, strict=True))) == live.sum()
 
 

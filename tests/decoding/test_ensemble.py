@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
-from model_searches import graph_of_model
+from model_searches import graph_of_model, search_graph
 from simple_search import every_hypothesis, log_softmax
+from small_models import close, randomise
 from small_models import make_model as random_model
-from small_models import randomise
 
 from keras_transformer.config import EOS_ID, Sampling, Search
 from keras_transformer.decoding.frozen_weights import Int8Weights
@@ -47,12 +47,8 @@ class MeanOfWholeModels:
         return np.log(np.mean(np.exp(of_models), axis=0))
 
 
-def search(model, source, options, prefix=None, seeds=None):
-    return tf.function(
-        lambda source: model.search_ids(source, options, prefix, seeds),
-        input_signature=[tf.TensorSpec([None, None], tf.int32)],
-        autograph=False,
-    )(tf.constant(source))
+def search(model, source, options, **given):
+    return search_graph(model, options, **given)(tf.constant(source))
 
 
 def sentences(source):
@@ -81,12 +77,9 @@ def test_a_score_is_the_search_s_own():
     target = found.ids[:, 0].numpy()
     ended = (target == EOS_ID).any(axis=1)
     assert ended.any()
-    scores, lengths = model.score_ids(
-        tf.constant(SOURCE), tf.constant(target), 0.7
-    )
-    np.testing.assert_allclose(
-        scores[ended], found.scores[:, 0][ended], rtol=1e-4
-    )
+    ids = tf.constant(SOURCE), tf.constant(target)
+    scores, lengths = model.score_ids(*ids, 0.7)
+    close(scores[ended], found.scores[:, 0][ended], 1e-4)
     np.testing.assert_array_equal(lengths, found.lengths[:, 0])
 
 
@@ -106,7 +99,7 @@ def test_a_model_with_itself_finds_its_own(options, prefix, seeds):
     model = make_model(num_layers=1)
     options = dataclasses.replace(options, max_extra_length=5)
     found, expected = (
-        search(IdModel(each), SOURCE, options, prefix, seeds)
+        search(IdModel(each), SOURCE, options, prefix=prefix, seeds=seeds)
         for each in ([model] * 3, model)
     )
     np.testing.assert_array_equal(found.ids, expected.ids)

@@ -5,7 +5,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
-from model_searches import SOURCE, make_model
+from model_searches import SOURCE, make_model, search_graph
+from session_loader import operators_of
 from small_models import make_model as random_model
 
 from keras_transformer.config import Search
@@ -36,11 +37,7 @@ def graph_of(function, frozen, *shapes, dtype=tf.float32):
 
 def operators(graph):
     """Names of all operators, those of its functions included."""
-    definition = graph.graph.as_graph_def()
-    nodes = [*definition.node]
-    for function in definition.library.function:
-        nodes += function.node_def
-    return {node.op for node in nodes}
+    return operators_of(graph.graph.as_graph_def())
 
 
 def product_graph(model, *shape, activation=None, int8=False):
@@ -153,14 +150,6 @@ def test_int8_zeros_give_zeros():
     np.testing.assert_array_equal(found, np.tile(bias.numpy(), (3, 1)))
 
 
-def search(model, frozen, options):
-    return tf.function(
-        lambda source: IdModel(model, frozen).search_ids(source, options),
-        input_signature=[tf.TensorSpec([None, None], tf.int32)],
-        autograph=False,
-    ).get_concrete_function()
-
-
 @pytest.mark.parametrize(
     "beam_size", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 8))]
 )
@@ -168,7 +157,7 @@ def test_a_search_with_packed_weights_finds_what_one_without_finds(beam_size):
     model = make_model()
     options = Search(beam_size=beam_size, max_extra_length=23)
     plain, packed = (
-        search(model, frozen, options)
+        search_graph(IdModel(model, frozen), options).get_concrete_function()
         for frozen in (None, PackedWeights(model))
     )
     assert PACKED in operators(packed) and PACKED not in operators(plain)

@@ -36,15 +36,9 @@ def parse(*argv, n_best=1):
 
 def test_every_option_has_a_flag():
     values = dict(
-        beam_size=7,
-        length_penalty=0.5,
-        n_best=5,
-        min_length=2,
-        max_length=11,
-        max_extra_length=29,
-        max_source_length=13,
-        no_repeat_ngram=3,
-        max_finished=19,
+        **dict(beam_size=7, length_penalty=0.5, n_best=5, min_length=2),
+        **dict(max_length=11, max_extra_length=29, max_source_length=13),
+        **dict(no_repeat_ngram=3, max_finished=19),
     )
     drawing = dict(temperature=0.7, top_k=17, top_p=0.9, seed=19)
     argv = ["--no-unknown", "--sample"]
@@ -53,11 +47,9 @@ def test_every_option_has_a_flag():
 
     found = parse(*argv)
 
-    assert found == Search(
-        **values, no_unknown=True, sampling=Sampling(**drawing)
-    )
-    fields = {field.name for field in dataclasses.fields(Search)}
-    assert fields == {*values, "no_unknown", "sampling"}
+    expected = dict(values, no_unknown=True, sampling=Sampling(**drawing))
+    assert found == Search(**expected)
+    assert vars(found).keys() == expected.keys()
     # Python's defaults, but for the cut, which keeps a line from all memory.
     assert parse() == Search(max_source_length=256)
     assert parse("--beam-size", 3, n_best=4).n_best == 3
@@ -90,10 +82,8 @@ def test_the_unknown_piece_is_written_only_where_it_may(fond_of_unknown):
     texts = ["the dog", "laut"]
     (free, *_), _ = fond_of_unknown.translate(texts, n_best=4)
     assert "⁇" in free.text
-    for hypotheses in fond_of_unknown.translate(
-        texts, n_best=4, no_unknown=True
-    ):
-        assert not any("⁇" in text for text, _ in hypotheses)
+    ruled = fond_of_unknown.translate(texts, n_best=4, no_unknown=True)
+    assert not any("⁇" in text for of_text in ruled for text, _ in of_text)
 
 
 @pytest.mark.parametrize(
@@ -174,20 +164,14 @@ def test_the_export_takes_a_prefix(served, small_translator):
     found = served("with_prefix", text=SOURCES, prefix=prefixes)
 
     expected = small_translator.translate(
-        SOURCES,
-        prefixes=prefixes,
-        n_best=1,
-        beam_size=OPTIONS.beam_size,
-        length_penalty=OPTIONS.length_penalty,
-        max_source_length=OPTIONS.max_source_length,
+        SOURCES, prefixes=prefixes, **{**vars(OPTIONS), "n_best": 1}
     )
 
     texts = [text.decode() for text in found["translation"]]
     assert texts == [hypotheses[0].text for hypotheses in expected]
     assert texts[0].startswith("laut und") and texts[1] == ""
-    np.testing.assert_allclose(
-        found["score"], [x[0].score for x in expected], rtol=1e-4, atol=1e-6
-    )
+    scores = [x[0].score for x in expected]
+    np.testing.assert_allclose(found["score"], scores, 1e-4, 1e-6)
     assert found["truncated"].tolist() == [True, False, False, False, False]
 
 

@@ -47,10 +47,7 @@ def test_every_step_weighs_and_keeps_what_the_definition_says(beam_size):
     model = with_unequal_ends(random_markov(beam_size, batch, vocab=17))
 
     _, history = beam_search_with_history(
-        model.step,
-        (),
-        max_lengths=tf.constant(limits),
-        beam_size=beam_size,
+        model.step, (), max_lengths=tf.constant(limits), beam_size=beam_size
     )
 
     log_probs, parents, tokens, ended, survivors = (

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from model_searches import search_graph
 from small_models import make_model as random_model
 
 from keras_transformer.config import Search
@@ -28,15 +29,6 @@ def some_candidates(seed=0):
     candidates = draw.integers(4, SIZE, [SIZE, 5])
     candidates[0, 3:] = 0
     return candidates
-
-
-def graph_of(id_model, options, inputs=1):
-    """The search as a graph of a source, and of a prefix."""
-    return tf.function(
-        lambda *inputs: id_model.search_ids(inputs[0], options, *inputs[1:]),
-        input_signature=[tf.TensorSpec([None, None], tf.int32)] * inputs,
-        autograph=False,
-    )
 
 
 def of_allowed_words(model, source, options, allowed, prefix=None):
@@ -72,7 +64,7 @@ def test_a_search_is_one_over_all_without_the_others(beam_size, repeats):
         max_extra_length=11,
         no_repeat_ngram=repeats,
     )
-    search = graph_of(IdModel(model, None, Shortlist(candidates)), options)
+    search = search_graph(IdModel(model, None, Shortlist(candidates)), options)
     for source in (SOURCE, SOURCE[:1]):
         allowed = {0, 1, 2, 3, *candidates[0], *candidates[source].ravel()}
         found = search(source)
@@ -90,7 +82,9 @@ def test_a_prefix_is_written_though_it_is_no_candidate():
     candidates[candidates > SIZE - 4] = 4
     allowed = {0, 1, 2, 3, *candidates[0], *candidates[SOURCE].ravel()}
     assert not allowed & set(range(SIZE - 3, SIZE))
-    search = graph_of(IdModel(model, None, Shortlist(candidates)), options, 2)
+    search = search_graph(
+        IdModel(model, None, Shortlist(candidates)), options, 2
+    )
     found = search(SOURCE, prefix)
     expected = of_allowed_words(
         *(model, SOURCE, options, allowed | {*prefix.ravel()}), prefix
@@ -114,7 +108,7 @@ def test_frozen_weights_have_a_shortlist_too(precision):
     for shortlist in (Shortlist(everything), None):
         frozen = (Int8Weights if precision == "int8" else PackedWeights)(model)
         frozen_model = IdModel(model, frozen, shortlist)
-        found.append(graph_of(frozen_model, options)(SOURCE))
+        found.append(search_graph(frozen_model, options)(SOURCE))
     rtol = 1e-5 if precision == "float32" else 0.02
     np.testing.assert_allclose(found[0].scores, found[1].scores, rtol=rtol)
     if precision == "float32":

@@ -3,9 +3,7 @@ import numpy as np
 import paper
 import pytest
 
-from keras_transformer.layers import (
-    scaled_dot_product_attention,
-)
+from keras_transformer.layers import scaled_dot_product_attention
 
 # B 2, T 4, S 6, H 3, K 5, U 7.
 RANDOM = np.random.default_rng(0)

@@ -45,7 +45,13 @@ LAYERS = {
     Encoder: dict(num_layers=2, **BLOCK),
     Decoder: dict(num_layers=2, **BLOCK),
     kt.Transformer: dict(
-        vocab_size=7, num_layers=2, d_model=10, positions="learned", **BLOCK
+        vocab_size=7,
+        num_layers=2,
+        d_model=10,
+        **dict(encoder_layers=1, decoder_layers=3, logits_bias=True),
+        **dict(positions="learned", max_positions=11, first_position=1),
+        **dict(tied_embeddings=False, source_end=False),
+        **BLOCK,
     ),
 }
 ENCODERS = (EncoderLayer, Encoder)
@@ -127,11 +133,7 @@ GELU = np.vectorize(lambda x: x * (1 + math.erf(x / 2**0.5)) / 2)
 
 @pytest.mark.parametrize(
     "activation, expected",
-    [
-        ("gelu", GELU),
-        (keras.activations.gelu, GELU),
-        (halved, halved),
-    ],
+    [("gelu", GELU), (keras.activations.gelu, GELU), (halved, halved)],
 )
 def test_any_activation_works_and_comes_back(tmp_path, activation, expected):
     inputs = keras.Input((None, 10))

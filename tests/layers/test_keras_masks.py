@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from small_models import SOURCE, TARGET_IN, functional_model, randomise
+from small_models import SOURCE, TARGET_IN, close, functional_model, randomise
 
 from keras_transformer import masks
 from keras_transformer.layers import (
@@ -38,10 +38,6 @@ def masked(array, mask):
     return tensor
 
 
-def close(actual, expected):
-    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
-
-
 @pytest.fixture(scope="module")
 def pair():
     """Keras's layer, and ours with the same weights."""
@@ -70,12 +66,9 @@ MASKS = {
 @pytest.mark.parametrize("name", MASKS)
 def test_attention_takes_the_masks_of_keras_and_means_the_same(pair, name):
     theirs, ours = pair
-    expected, scores = theirs(
-        QUERY, VALUE, KEY, return_attention_scores=True, **MASKS[name]
-    )
-    output, weights = ours(
-        QUERY, KEY, value=VALUE, return_attention_scores=True, **MASKS[name]
-    )
+    asked = dict(return_attention_scores=True, **MASKS[name])
+    expected, scores = theirs(QUERY, VALUE, KEY, **asked)
+    output, weights = ours(QUERY, KEY, value=VALUE, **asked)
     close(output, expected)
     close(weights, scores)
     alone = ours(QUERY, KEY, value=VALUE, **MASKS[name])
@@ -145,17 +138,15 @@ def test_every_layer_that_attends_returns_all_scores_if_asked(kind, scores):
 )
 def test_encoders_take_a_mask_of_the_keys_in_three_ways(layer):
     expected = layer(MEMORY, attention_mask=KEY_MASK[:, None, None])
+    memory, everything = masked(MEMORY, KEY_MASK), np.ones((3, 4, 4), bool)
     for output in (
         layer(MEMORY, mask=KEY_MASK),
-        layer(masked(MEMORY, KEY_MASK)),
-        layer(
-            masked(MEMORY, KEY_MASK), attention_mask=np.ones((3, 4, 4), bool)
-        ),
+        layer(memory),
+        layer(memory, attention_mask=everything),
     ):
         np.testing.assert_array_equal(output, expected)
     assert np.abs(layer(MEMORY) - expected).max() > 1e-3
-    output = layer(masked(MEMORY, KEY_MASK))
-    np.testing.assert_array_equal(output._keras_mask, KEY_MASK)
+    np.testing.assert_array_equal(layer(memory)._keras_mask, KEY_MASK)
 
 
 @pytest.mark.parametrize(
@@ -189,10 +180,8 @@ def test_decoders_take_masks_of_both_sides_in_several_ways(layer):
 def test_a_causal_encoder_sees_no_later_position(kind, restriction):
     layer = kind(restriction=restriction, **SIZES)
     whole = layer(QUERY, mask=QUERY_MASK, use_causal_mask=True)
-    close(
-        whole,
-        layer(QUERY, attention_mask=masks.causal_mask(6), mask=QUERY_MASK),
-    )
+    seen = masks.causal_mask(6)
+    close(whole, layer(QUERY, attention_mask=seen, mask=QUERY_MASK))
     for length in (1, 3):
         # What comes later changes nothing.
         inputs, mask = QUERY[:, :length], QUERY_MASK[:, :length]
@@ -250,10 +239,8 @@ def test_a_functional_model_of_the_layers_is_the_transformer(small_model):
     model = functional_model(num_layers=2, **SIZES)
     model.set_weights(small_model.get_weights())
     assert model.output_shape == (None, None, 23)
-    close(
-        model((SOURCE, TARGET_IN))[QUERY_MASK],
-        small_model((SOURCE, TARGET_IN))[QUERY_MASK],
-    )
+    found, expected = (x((SOURCE, TARGET_IN)) for x in (model, small_model))
+    close(found[QUERY_MASK], expected[QUERY_MASK])
 
 
 def test_a_functional_model_takes_a_target_mask_of_any_length():
@@ -279,7 +266,5 @@ def test_layers_in_a_sequence_ignore_columns_of_padding(policy):
     )
     wider = np.pad(SOURCE, [(0, 0), (0, 3)])
     tolerance = 1e-5 if policy == "float32" else 2**-7
-    np.testing.assert_allclose(
-        model(wider), model(SOURCE), rtol=tolerance, atol=tolerance
-    )
+    close(model(wider), model(SOURCE), tolerance, tolerance)
     assert model.compute_output_shape((3, 4)) == (3, 10)

@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 from small_models import randomise
 
 from keras_transformer import masks
-from keras_transformer.layers import (
-    Decoder,
-    Encoder,
-    MultiHeadAttention,
-)
+from keras_transformer.layers import Decoder, Encoder, MultiHeadAttention
 from keras_transformer.layers.restricted import restricted_attention
 
 # B 2, H 3, K 5, U 7, D 10; inner width 11.

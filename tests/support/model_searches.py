@@ -68,6 +68,15 @@ def graph_of(model, beam_size, **options):
     )
 
 
+def search_graph(id_model, options, inputs=1, **given):
+    """A graph of a source, and of a prefix, for an `IdModel`."""
+    return tf.function(
+        lambda *ids: id_model.search_ids(ids[0], options, *ids[1:], **given),
+        input_signature=[tf.TensorSpec([None, None], tf.int32)] * inputs,
+        autograph=False,
+    )
+
+
 def graph_of_model(model):
     """The whole model, dropout off, for ids of any shape."""
     ids = tf.TensorSpec([None, None], tf.int32)

@@ -31,7 +31,11 @@ def operators(path):
         (path / "saved_model.pb").read_bytes()
     )
     (meta,) = saved.meta_graphs
-    nodes = [*meta.graph_def.node]
-    for function in meta.graph_def.library.function:
+    return operators_of(meta.graph_def)
+
+
+def operators_of(graph_def):
+    nodes = [*graph_def.node]
+    for function in graph_def.library.function:
         nodes += function.node_def
     return {node.op for node in nodes}

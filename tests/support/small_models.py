@@ -35,6 +35,10 @@ TARGET = np.array(
 )
 
 
+def close(actual, expected, rtol=1e-4, atol=2e-5):
+    np.testing.assert_allclose(actual, expected, rtol, atol)
+
+
 def make_model(**changes):
     """A `Transformer` of `SIZES` whose every weight is random, norms too."""
     return randomise(Transformer(**{**SIZES, "dropout": 0.0, **changes}))
@@ -104,59 +108,39 @@ def numpy64(variable):
     return variable.numpy().astype("float64")
 
 
-# `read` turns a variable into an array: its value, or say its gradient.
-
-
-def attention_weights(layer, read=numpy64):
-    """The matrices of a `MultiHeadAttention` as `paper.py` names them."""
-    heads = layer.num_heads
-    return {
-        "Q": np.split(read(layer.query_kernel), heads, axis=1),
-        "K": np.split(read(layer.key_kernel), heads, axis=1),
-        "V": np.split(read(layer.value_kernel), heads, axis=1),
-        "O": read(layer.output_kernel),
-    }
-
-
-def feed_forward_weights(layer, read=numpy64):
-    return {
-        "W1": read(layer.widen.kernel),
-        "b1": read(layer.widen.bias),
-        "W2": read(layer.narrow.kernel),
-        "b2": read(layer.narrow.bias),
-    }
-
-
-def encoder_layer_weights(layer, read=numpy64):
-    return {
-        "self": attention_weights(layer.attention, read),
-        "norm1": _norm(layer.attention_norm, read),
-        "ffn": feed_forward_weights(layer.feed_forward, read),
-        "norm2": _norm(layer.feed_forward_norm, read),
-    }
-
-
-def decoder_layer_weights(layer, read=numpy64):
-    return {
-        "self": attention_weights(layer.self_attention, read),
-        "cross": attention_weights(layer.cross_attention, read),
-        "ffn": feed_forward_weights(layer.feed_forward, read),
-        **{
-            f"norm{i}": _norm(norm, read)
-            for i, norm in enumerate(layer.norms, start=1)
-        },
-    }
-
-
 def paper_weights(model, read=numpy64):
-    """All weights of a `Transformer`, for `paper.transformer`."""
+    """All weights of a `Transformer`, for `paper.transformer`.
+
+    `read` turns a variable into an array: its value, or say its gradient.
+    """
+
+    def of_attention(layer):
+        kernels = layer.query_kernel, layer.key_kernel, layer.value_kernel
+        heads = [np.split(read(x), layer.num_heads, axis=1) for x in kernels]
+        return dict(zip("QKV", heads, strict=True), O=read(layer.output_kernel))
+
+    def of_layer(layer, norms, **attentions):
+        wide, narrow = layer.feed_forward.widen, layer.feed_forward.narrow
+        of_both = wide.kernel, wide.bias, narrow.kernel, narrow.bias
+        named = zip(("W1", "b1", "W2", "b2"), map(read, of_both), strict=True)
+        found = {name: of_attention(x) for name, x in attentions.items()}
+        for i, norm in enumerate(norms, start=1):
+            found[f"norm{i}"] = dict(
+                gain=read(norm.gamma), bias=read(norm.beta)
+            )
+        return {**found, "ffn": dict(named)}
+
     weights = {
         "embedding": read(model.embedding.table),
         "encoder": [
-            encoder_layer_weights(layer, read) for layer in model.encoder.layers
+            of_layer(
+                x, [x.attention_norm, x.feed_forward_norm], self=x.attention
+            )
+            for x in model.encoder.layers
         ],
         "decoder": [
-            decoder_layer_weights(layer, read) for layer in model.decoder.layers
+            of_layer(x, x.norms, self=x.self_attention, cross=x.cross_attention)
+            for x in model.decoder.layers
         ],
     }
     if model.model_config.positions == "learned":
@@ -165,7 +149,3 @@ def paper_weights(model, read=numpy64):
             "target": read(model.target_positions.table),
         }
     return weights
-
-
-def _norm(layer, read):
-    return {"gain": read(layer.gamma), "bias": read(layer.beta)}
