@@ -11,7 +11,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import keras
 from keras import ops
@@ -20,12 +20,9 @@ from keras_transformer import layers, masks
 from keras_transformer.config import EOS_ID, PAD_ID, ModelConfig
 from keras_transformer.exact_step import ExactModel, pair_of_ids
 from keras_transformer.keras_internals import Shape, Tensor
-from keras_transformer.layers.block import LAYER_SETTINGS
+from keras_transformer.layers.block import LAYER_SETTINGS, Cache
 from keras_transformer.presets import preset_of
 from keras_transformer.replicas import Dropout
-
-# For each decoder layer a pair of keys and values.
-Cache: TypeAlias = list[tuple[Tensor, Tensor]]
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -309,7 +306,7 @@ class Transformer(ExactModel):
         )
         return {"encoder": encoder, "decoder": decoder, "cross": cross}
 
-    def cross_keys_values(self, memory: Tensor) -> Cache:
+    def cross_keys_values(self, memory: Tensor) -> list[Cache]:
         """Project the memory once for a whole search.
 
         Args:
@@ -323,7 +320,7 @@ class Transformer(ExactModel):
             for layer in self.decoder.layers
         ]
 
-    def empty_cache(self, batch: int | Tensor) -> Cache:
+    def empty_cache(self, batch: int | Tensor) -> list[Cache]:
         """Make the self-attention cache before the first position.
 
         Args:
@@ -347,13 +344,13 @@ class Transformer(ExactModel):
         self,
         ids: Tensor,
         position: int | Tensor,
-        cache: Cache,
-        cross: Cache,
+        cache: list[Cache],
+        cross: list[Cache],
         source_mask: Tensor,
         own: Tensor | None = None,
         write: Callable[[Tensor, Tensor], Tensor] | None = None,
         scorer: Callable[[Tensor], Tensor] | None = None,
-    ) -> tuple[Tensor, Cache]:
+    ) -> tuple[Tensor, list[Cache]]:
         """Predict the next token of every beam from its latest one.
 
         The beams of a sentence share its cache: each position writes W slots,

@@ -188,12 +188,9 @@ def test_an_unknown_setting_is_told_what_it_may_mean(capsys, unknown, meant):
 
 LAYERS = (kt.layers.EncoderLayer, kt.layers.DecoderLayer)
 STACKS = (kt.layers.Encoder, kt.layers.Decoder)
-OF_SEARCH = (
-    *("beam_size", "length_penalty", "n_best", "min_length"),
-    *("max_finished", "no_repeat_ngram"),
-)
-
-
+OF_SEARCH = """
+    beam_size length_penalty n_best min_length max_finished no_repeat_ngram
+""".split()
 OF_MODEL = {f.name: f.default for f in dataclasses.fields(ModelConfig)}
 
 

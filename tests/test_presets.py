@@ -48,13 +48,12 @@ VOCABULARY = {
 }
 
 
+ROWS = {**TABLE_3, **BEYOND}
+
+
 def closed_form(preset):
-    N, d_model, d_ff, h, d_k, d_v, *_ = {**TABLE_3, **BEYOND}[preset]
-    learned = 1_024 if preset == "E-learned" else 0
-    vocab_size = VOCABULARY.get(preset, 37_000)
-    return paper.parameter_count(
-        vocab_size, N, d_model, d_ff, h, d_k, d_v, learned
-    )
+    sizes = VOCABULARY.get(preset, 37_000), *ROWS[preset][:6]
+    return paper.parameter_count(*sizes, 1_024 * (preset == "E-learned"))
 
 
 def test_presets_stand_in_the_order_of_the_table():
@@ -62,12 +61,9 @@ def test_presets_stand_in_the_order_of_the_table():
     assert set(PRESETS) == {*TABLE_3, *BEYOND, *UNEQUAL}
 
 
-@pytest.mark.parametrize("preset", [*TABLE_3, *BEYOND])
+@pytest.mark.parametrize("preset", ROWS)
 def test_a_preset_has_the_papers_shape_and_recipe(preset):
-    N, d_model, d_ff, h, d_k, d_v, dropout, smoothing, steps, _ = {
-        **TABLE_3,
-        **BEYOND,
-    }[preset]
+    N, d_model, d_ff, h, d_k, d_v, dropout, smoothing, steps, _ = ROWS[preset]
     model, training = PRESETS[preset].model, PRESETS[preset].training
     assert model.vocab_size == VOCABULARY.get(preset, 37_000)
     assert model.num_layers == N
@@ -109,7 +105,7 @@ def test_base_has_63_million_parameters_by_hand():
     assert closed_form("base") == 63_045_632
 
 
-@pytest.mark.parametrize("preset", [*TABLE_3, *BEYOND])
+@pytest.mark.parametrize("preset", ROWS)
 def test_a_preset_has_as_many_parameters_as_the_closed_form(preset):
     # `parameters` counts as Keras does: test_model.py.
     assert parameters(PRESETS[preset].model) == closed_form(preset)

@@ -13,7 +13,7 @@ from keras import ops
 
 from keras_transformer.config import checked
 from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
-from keras_transformer.layers.feed_forward import Layer
+from keras_transformer.layers.layer import Layer, sequence_of
 from keras_transformer.layers.products import (
     leading_axes,
     products_in_use,
@@ -27,15 +27,6 @@ from keras_transformer.masks import (
     mask_of_keys,
 )
 from keras_transformer.replicas import Dropout
-
-
-def sequence_of(width: int | None = None) -> keras.layers.InputSpec:
-    """Ask for inputs `(B, T, width)`, of any width as long as none is known.
-
-    In a batch without an axis of time, samples would attend to each other.
-    """
-    axes = None if width is None else {-1: width}
-    return keras.layers.InputSpec(ndim=3, axes=axes)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

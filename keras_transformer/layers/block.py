@@ -18,8 +18,9 @@ from keras import ops
 
 from keras_transformer.config import checked, head_width
 from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
-from keras_transformer.layers.attention import MultiHeadAttention, sequence_of
-from keras_transformer.layers.feed_forward import FeedForward, Layer
+from keras_transformer.layers.attention import MultiHeadAttention
+from keras_transformer.layers.feed_forward import FeedForward
+from keras_transformer.layers.layer import Layer, sequence_of
 from keras_transformer.layers.products import (
     at_least_float32,
     swap_heads_as_integers,

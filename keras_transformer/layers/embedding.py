@@ -11,7 +11,7 @@ from keras import ops
 
 from keras_transformer.config import PAD_ID, checked
 from keras_transformer.keras_internals import Shape, Tensor, ids_to_come
-from keras_transformer.layers.feed_forward import Layer
+from keras_transformer.layers.layer import Layer
 from keras_transformer.layers.products import products_in_use
 
 

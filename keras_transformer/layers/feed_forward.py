@@ -1,4 +1,4 @@
-"""Position-wise feed-forward network (section 3.3), and what all layers share.
+"""Position-wise feed-forward network (section 3.3).
 
 Axes: B batch, T length, D model width.
 """
@@ -11,31 +11,8 @@ from keras import ops
 
 from keras_transformer.config import SettingError, checked
 from keras_transformer.keras_internals import Shape, Tensor
+from keras_transformer.layers.layer import Layer
 from keras_transformer.layers.products import leading_axes, products_in_use
-
-
-class Layer(keras.layers.Layer):
-    """A layer that passes Keras's mask on and keeps the shape of its input."""
-
-    # What the constructor takes beside Keras's own, each kept by its name.
-    arguments: tuple[str, ...] = ()
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.supports_masking = True
-
-    def compute_output_shape(self, *shapes: Any, **named: Any) -> Shape:
-        return (*shapes, *named.values())[0]
-
-    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
-        """Trace `call`, which alone knows all shapes and dtypes."""
-        if not self.built:
-            return self(*args, **kwargs)
-        return keras.Operation.compute_output_spec(self, *args, **kwargs)
-
-    def get_config(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in self.arguments}
-        return {**super().get_config(), **own}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -13,7 +13,7 @@ from keras import ops
 
 from keras_transformer.config import SettingError, checked
 from keras_transformer.keras_internals import Shape, Tensor
-from keras_transformer.layers.feed_forward import Layer
+from keras_transformer.layers.layer import Layer, sequence_of
 
 
 def positional_encoding(
@@ -112,9 +112,7 @@ class PositionalEncoding(Layer):
 
     def build(self, input_shape: Shape) -> None:
         self.d_model = int(input_shape[-1] or 0)
-        self.input_spec = keras.layers.InputSpec(
-            ndim=3, axes={-1: self.d_model}
-        )
+        self.input_spec = sequence_of(self.d_model)
         if self.positions == "learned":
             self.table = self.add_weight(
                 name="table",

@@ -11,7 +11,6 @@ import keras
 
 from keras_transformer.config import checked
 from keras_transformer.keras_internals import Shape, Tensor
-from keras_transformer.layers.attention import sequence_of
 from keras_transformer.layers.block import (
     LAYER_SETTINGS,
     Block,
@@ -19,6 +18,7 @@ from keras_transformer.layers.block import (
     DecoderLayer,
     EncoderLayer,
 )
+from keras_transformer.layers.layer import sequence_of
 
 
 class Stack(Block):

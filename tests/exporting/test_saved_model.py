@@ -5,7 +5,6 @@ import logging
 import os
 import re
 import resource
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -36,10 +35,10 @@ TEXTS = [
 def test_the_signatures_are_those_of_the_contract(served):
     def table(infos):
         return {
-            name: (
+            name: [
                 tf.dtypes.as_dtype(info.dtype).name,
-                [axis.size for axis in info.tensor_shape.dim],
-            )
+                *(axis.size for axis in info.tensor_shape.dim),
+            ]
             for name, info in infos.items()
         }
 
@@ -48,20 +47,17 @@ def test_the_signatures_are_those_of_the_contract(served):
         for name, signature in served.signatures.items()
     }
 
-    text, score, cut = ((x, [-1]) for x in ("string", "float32", "bool"))
-    best = {"translation": text, "score": score, "truncated": cut}
-    three = {
-        "translations": ("string", [-1, 3]),
-        "scores": ("float32", [-1, 3]),
-    }
-    pair = {"source": text, "target": text}
-    pieces = {f"{side}_pieces": ("string", [-1, -1]) for side in pair}
+    text, score, cut = (["string", -1], ["float32", -1], ["bool", -1])
+    best = dict(translation=text, score=score, truncated=cut)
+    three = dict(translations=[*text, 3], scores=[*score, 3], truncated=cut)
+    pair = dict(source=text, target=text)
+    pieces = dict(source_pieces=[*text, -1], target_pieces=[*text, -1])
     assert found == {
-        "serving_default": ({"text": text}, best),
-        "with_prefix": ({"text": text, "prefix": text}, best),
-        "n_best": ({"text": text}, {**three, "truncated": cut}),
-        "score": (pair, {"score": score, "num_tokens": ("int32", [-1])}),
-        "attention": (pair, {**pieces, "attention": ("float32", [-1] * 3)}),
+        "serving_default": (dict(text=text), best),
+        "with_prefix": (dict(text=text, prefix=text), best),
+        "n_best": (dict(text=text), three),
+        "score": (pair, dict(score=score, num_tokens=["int32", -1])),
+        "attention": (pair, dict(pieces, attention=[*score, -1, -1])),
     }
 
 
@@ -96,12 +92,8 @@ def test_scores_are_those_of_the_translator(served, small_translator):
 
     found = served("score", source=sources, target=targets)
 
-    np.testing.assert_allclose(
-        found["score"],
-        small_translator.score(sources, targets, length_penalty=0.9),
-        rtol=1e-4,
-        atol=1e-4,
-    )
+    scores = small_translator.score(sources, targets, length_penalty=0.9)
+    np.testing.assert_allclose(found["score"], scores, 1e-4, 1e-4)
     counts = small_translator.tokenizer.tokenize(targets).row_lengths().numpy()
     counts[2] = 0  # Blank on both sides.
     np.testing.assert_array_equal(found["num_tokens"], counts)
@@ -117,17 +109,6 @@ def test_a_version_is_never_overwritten(small_translator, exported):
     assert times() == before
 
 
-@contextmanager
-def files_of_at_most(num_bytes):
-    """As a full disk: larger files fail while they are being written."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 @pytest.mark.slow
 def test_a_full_disk_leaves_nothing_half_written(
     small_translator, tmp_path, monkeypatch, one_signature
@@ -135,9 +116,14 @@ def test_a_full_disk_leaves_nothing_half_written(
     output = tmp_path / "exported"
     monkeypatch.setattr(logging.root, "handlers", [])
 
-    with files_of_at_most(10_000):
+    # As a full disk: larger files fail while they are being written.
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
         with pytest.raises(config.JobError, match=os.strerror(errno.EFBIG)):
             serving.export(small_translator, output)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not any(output.iterdir())
     # TensorFlow's log would have set one up.
     assert logging.root.handlers == []
