@@ -48,10 +48,8 @@ SEARCHES = {
 
 
 def graph_of(function, *specs):
-    concrete = tf.function(function, autograph=False).get_concrete_function(
-        *specs
-    )
-    return concrete.graph.as_graph_def()
+    traced = tf.function(function, autograph=False)
+    return traced.get_concrete_function(*specs).graph.as_graph_def()
 
 
 def beyond_text(missing):

@@ -70,10 +70,10 @@ def test_a_later_version_keeps_the_file_that_is_there(
     small_translator, tmp_path, one_signature
 ):
     options = Search(beam_size=1, max_source_length=7)
-    (tmp_path / BATCHING).write_text("max_batch_size { value: 5 }  # Tuned.")
+    tuned = "max_batch_size { value: 5 }  # Tuned."
+    (tmp_path / BATCHING).write_text(tuned)
     serving.export(small_translator, tmp_path, 2, options)
-    text = (tmp_path / BATCHING).read_text()
-    assert text == "max_batch_size { value: 5 }  # Tuned."
+    assert (tmp_path / BATCHING).read_text() == tuned
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused_before_any_work(tmp_path):
