@@ -35,11 +35,9 @@ def parse(*argv, n_best=1):
 
 
 def test_every_option_has_a_flag():
-    values = dict(
-        **dict(beam_size=7, length_penalty=0.5, n_best=5, min_length=2),
-        **dict(max_length=11, max_extra_length=29, max_source_length=13),
-        **dict(no_repeat_ngram=3, max_finished=19),
-    )
+    values = dict(beam_size=7, length_penalty=0.5, n_best=5, min_length=2)
+    values |= dict(max_length=11, max_extra_length=29, max_source_length=13)
+    values |= dict(no_repeat_ngram=3, max_finished=19)
     drawing = dict(temperature=0.7, top_k=17, top_p=0.9, seed=19)
     argv = ["--no-unknown", "--sample"]
     for name, value in {**values, **drawing}.items():

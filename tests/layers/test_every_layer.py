@@ -31,6 +31,8 @@ BLOCK = dict(
     attention_dropout=0.2,
     norm_first=True,
 )
+OF_MODEL = dict(num_layers=2, encoder_layers=1, decoder_layers=3)
+OF_EMBEDDING = dict(logits_bias=True, tied_embeddings=False, source_end=False)
 LAYERS = {
     MultiHeadAttention: dict(
         **HEADS, restriction=2, use_bias=True, dropout=0.2
@@ -45,13 +47,7 @@ LAYERS = {
     Encoder: dict(num_layers=2, **BLOCK),
     Decoder: dict(num_layers=2, **BLOCK),
     kt.Transformer: dict(
-        vocab_size=7,
-        num_layers=2,
-        d_model=10,
-        **dict(encoder_layers=1, decoder_layers=3, logits_bias=True),
-        **dict(positions="learned", max_positions=11, first_position=1),
-        **dict(tied_embeddings=False, source_end=False),
-        **BLOCK,
+        vocab_size=7, d_model=10, **OF_MODEL, **OF_EMBEDDING, **BLOCK
     ),
 }
 ENCODERS = (EncoderLayer, Encoder)
