@@ -225,10 +225,10 @@ class ExactModel(keras_internals.BuiltFromSpec):
             y, logits, self.loss.label_smoothing
         )
         smoothed += self._added_loss()
+        weights = losses.token_weights(y, sample_weight, self.loss.ignore_class)
         # Flatten, or Keras first takes the mean of each row.
         self._mean_loss().update_state(
-            ops.reshape(smoothed, (-1,)),
-            sample_weight=ops.reshape(self._weights(y, sample_weight), (-1,)),
+            ops.reshape(smoothed, (-1,)), ops.reshape(weights, (-1,))
         )
         for metric in self._added_metrics():
             metric.update_state(y, logits, sample_weight)
@@ -238,7 +238,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
         if not self.is_exact:
             return super().train_step(*args)
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(*args)
-        weights = self._weights(y, sample_weight)
+        weights = losses.token_weights(y, sample_weight, self.loss.ignore_class)
         count = replicas.sum_over_replicas(tf.reduce_sum(weights))
         divisor = replicas.safe_count(count)
         sums, gradients, logits = self._gradients_of(x, y, weights, divisor)
@@ -310,9 +310,6 @@ class ExactModel(keras_internals.BuiltFromSpec):
         ]
         sums = tf.stack([total, tf.reduce_sum(plain * weights)])
         return sums, gradients, logits
-
-    def _weights(self, y, sample_weight):
-        return losses.token_weights(y, sample_weight, self.loss.ignore_class)
 
     def _added_loss(self):
         """Add up what `add_loss` and regularizers add to the loss."""

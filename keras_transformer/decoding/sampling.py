@@ -130,34 +130,6 @@ def sample(
     return _result(rules, limits, draws)
 
 
-def keep_likeliest(
-    logits: tf.Tensor, sampling: Sampling
-) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """Keep what temperature, `top_k` and `top_p` leave of logits `(B, N, V)`.
-
-    Returns weights, float64 `(B, N, K)`, proportional to probabilities, 0 for
-    what is cut; and their tokens, int64, likeliest first, or None where K is V
-    and the order is that of the vocabulary.
-    """
-    largest = tf.reduce_max(logits, axis=-1, keepdims=True)
-    # So that all weights are 0, not NaN, where nothing may be drawn.
-    largest = tf.where(largest == NONE, 0.0, largest)
-    scaled = (logits - largest) / sampling.temperature
-    tokens = None
-    if sampling.top_k or sampling.top_p < 1:
-        size = logits.shape[-1]
-        scaled, tokens = top_k(scaled, min(sampling.top_k or size, size))
-    # Sums over a whole vocabulary need the precision.
-    weights = tf.cast(tf.exp(scaled), tf.float64)
-    if sampling.top_p < 1:
-        # The smallest set that reaches the share `top_p`: a token is in it if
-        # the tokens before it fall short of the share.
-        before = tf.cumsum(weights, axis=-1, exclusive=True)
-        total = tf.reduce_sum(weights, axis=-1, keepdims=True)
-        weights = tf.where(before < sampling.top_p * total, weights, 0.0)
-    return weights, tokens
-
-
 def _uniforms(seeds: tf.Tensor, longest: tf.Tensor, n_best: int) -> tf.Tensor:
     """Draw a number in [0, 1) for each row, position and draw, `(B, L, N)`."""
     # Positions first: their numbers do not depend on how many follow.
@@ -177,8 +149,23 @@ def _uniforms(seeds: tf.Tensor, longest: tf.Tensor, n_best: int) -> tf.Tensor:
 def _draw(
     logits: tf.Tensor, uniforms: tf.Tensor, sampling: Sampling, eos_id: int
 ) -> tf.Tensor:
-    """Find the token where the running sum passes the random number."""
-    weights, tokens = keep_likeliest(logits, sampling)
+    """Draw from what temperature, `top_k` and `top_p` leave of the logits."""
+    largest = tf.reduce_max(logits, axis=-1, keepdims=True)
+    # So that all weights are 0, not NaN, where nothing may be drawn.
+    largest = tf.where(largest == NONE, 0.0, largest)
+    scaled, tokens = (logits - largest) / sampling.temperature, None
+    if sampling.top_k or sampling.top_p < 1:
+        size = logits.shape[-1]
+        scaled, tokens = top_k(scaled, min(sampling.top_k or size, size))
+    # Sums over a whole vocabulary need float64.
+    weights = tf.cast(tf.exp(scaled), tf.float64)
+    if sampling.top_p < 1:
+        # The smallest set that reaches the share `top_p`: a token is in it if
+        # the tokens before it fall short of the share.
+        before = tf.cumsum(weights, axis=-1, exclusive=True)
+        total = tf.reduce_sum(weights, axis=-1, keepdims=True)
+        weights = tf.where(before < sampling.top_p * total, weights, 0.0)
+    # The token where the running sum passes the random number.
     sums = tf.cumsum(weights, axis=-1)
     total = sums[..., -1:]
     numbers = uniforms[..., None] * total
@@ -186,12 +173,10 @@ def _draw(
     # A product rounded up to the total would go past the end.
     last = tf.searchsorted(sums, total, "left", tf.int64)
     place = tf.minimum(place, last)
-    if tokens is None:
-        drawn = place[..., 0]
-    else:
-        drawn = tf.gather(tokens, place, batch_dims=2)[..., 0]
+    if tokens is not None:
+        place = tf.gather(tokens, place, batch_dims=2)
     is_possible = tf.reduce_max(logits, axis=-1) > NONE
-    return tf.where(is_possible, drawn, eos_id)
+    return tf.where(is_possible, place[..., 0], eos_id)
 
 
 def _result(rules: Rules, limits: tf.Tensor, draws: _Draws) -> BeamResult:
