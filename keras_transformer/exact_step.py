@@ -104,7 +104,10 @@ class ExactModel(keras_internals.BuiltFromSpec):
         self.adds_metrics = self.is_exact and not (any(given) or own)
         self.accumulate = whole_number("accumulate", accumulate)
         if self.accumulate > 1 and not self.adds_metrics:
-            expected = "1 with metrics or a loss of yours, or off TensorFlow"
+            expected = (
+                "1 with metrics, a loss or a `compute_metrics` of yours, or "
+                "off TensorFlow"
+            )
             raise SettingError("accumulate", expected, accumulate)
         self._given_jit_compile = jit_compile
         self._added_metrics, self.xla = list, False

@@ -23,27 +23,20 @@ def run_dir(tmp_path_factory):
     """A run that has learnt the ten words."""
     folder = tmp_path_factory.mktemp("system")
     corpus = write_digits(folder, train=5_003, val=53, test=101)
-    code = run(
-        "train",
-        *("--preset", "demo", "--corpus", corpus, "--vocab-size", "310"),
-        *("--run-dir", folder / "run", "--batch-tokens", "512"),
-        *("--num-layers", "1", "--d-model", "64", "--ffn-dim", "128"),
-        *("--key-dim", "16", "--value-dim", "16", "--dropout", "0"),
-        *("--steps", "600", "--warmup-steps", "100"),
-        *("--learning-rate-scale", "0.25"),
-        *("--checkpoint-every", "50", "--validation-steps", "600"),
-    )
-    assert code == 0
+    words = """
+        train --preset demo --vocab-size 310 --batch-tokens 512 --num-layers 1
+        --d-model 64 --ffn-dim 128 --key-dim 16 --value-dim 16 --dropout 0
+        --steps 600 --warmup-steps 100 --learning-rate-scale 0.25
+        --checkpoint-every 50 --validation-steps 600
+    """.split()
+    assert run(*words, "--corpus", corpus, "--run-dir", folder / "run") == 0
     return folder / "run"
 
 
 def test_a_file_is_translated_line_by_line(run_dir, tmp_path):
     (tmp_path / "in").write_text(f"{SOURCE}\n\n{ENGLISH[4]} {ENGLISH[1]}\n")
-    code = run(
-        *("translate", "--run-dir", run_dir),
-        *("--input", tmp_path / "in", "--output", tmp_path / "out"),
-    )
-    assert code == 0
+    files = "--input", tmp_path / "in", "--output", tmp_path / "out"
+    assert run("translate", "--run-dir", run_dir, *files) == 0
     expected = f"{TARGET}\n\n{GERMAN[4]} {GERMAN[1]}\n"
     assert (tmp_path / "out").read_text() == expected
 

@@ -103,12 +103,8 @@ def test_a_beam_wide_enough_finds_what_exhaustive_search_finds(rules, alpha):
     model = TreeModel(seed=3, batch=batch, vocab=5, depth=longest)
     limits = [1 + sentence % longest for sentence in range(batch)]
 
-    result = search(
-        *(model, limits, 16),
-        length_penalty=alpha,
-        n_best=7,
-        **as_tensors(rules, batch),
-    )
+    how = dict(as_tensors(rules, batch), length_penalty=alpha, n_best=7)
+    result = search(model, limits, 16, **how)
 
     for sentence, limit in enumerate(limits):
         expected = every_hypothesis(
@@ -128,18 +124,12 @@ def test_a_narrow_beam_is_the_plain_search_though_it_stops_early(
     limits = [1 + sentence % 11 for sentence in range(batch)]
     model = with_unequal_ends(random_markov(beam_size, batch, vocab=19))
 
-    result = search(
-        *(model, limits, beam_size),
-        length_penalty=alpha,
-        n_best=n_best,
-        **as_tensors(rules, batch),
-    )
+    how = dict(as_tensors(rules, batch), length_penalty=alpha, n_best=n_best)
+    result = search(model, limits, beam_size, **how)
 
     for sentence, limit in enumerate(limits):
-        expected = plain_beam_search(
-            *(model, sentence, limit, beam_size, alpha, n_best),
-            **rules_of(rules, sentence),
-        )
+        each = model, sentence, limit, beam_size, alpha, n_best
+        expected = plain_beam_search(*each, **rules_of(rules, sentence))
         assert_same(as_hypotheses(result, sentence), expected)
 
 
@@ -150,12 +140,8 @@ def test_a_sentence_stops_once_enough_of_its_best_hypotheses_have_ended(
     batch, limit, beam_size, alpha = 29, 31, 5, 2.3
     model = with_unequal_ends(random_markov(11, batch, vocab=19))
 
-    result = search(
-        *(model, [limit] * batch, beam_size),
-        length_penalty=alpha,
-        n_best=2,
-        max_finished=max_finished,
-    )
+    how = dict(length_penalty=alpha, n_best=2, max_finished=max_finished)
+    result = search(model, [limit] * batch, beam_size, **how)
 
     found = [as_hypotheses(result, sentence) for sentence in range(batch)]
     work = [(model, i, limit, beam_size, alpha) for i in range(batch)]

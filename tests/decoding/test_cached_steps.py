@@ -76,11 +76,10 @@ def test_caches_change_nothing_found(restriction, beam_size, options):
 def test_nothing_written_in_place_is_left_for_the_next_run(model):
     # A batch of known size is what a constant could be folded from.
     other = np.where(SOURCE == PAD, PAD, SOURCE[::-1, :].max(1)[:, None])
+    limits, ids = tf.constant(LIMITS), tf.TensorSpec(SOURCE.shape, tf.int32)
     run = tf.function(
-        lambda source: search_with(
-            model, source, tf.constant(LIMITS), 3, n_best=2
-        ),
-        input_signature=[tf.TensorSpec(SOURCE.shape, tf.int32)],
+        lambda source: search_with(model, source, limits, 3, n_best=2),
+        input_signature=[ids],
         autograph=False,
     )
     first = run(SOURCE)
@@ -119,10 +118,8 @@ def test_finished_sentences_leave_after_a_block():
         shared=Shared(tf.range(5), lambda rows, steps: rows),
     )
 
-    assert [rows for position, rows in sizes if position < 6] == [
-        [0, 1, 2, 3, 4]
-    ] * 6
-    assert [rows for position, rows in sizes if position >= 6] == [[1, 3]] * 14
+    assert [rows for _, rows in sizes] == 6 * [[0, 1, 2, 3, 4]] + 14 * [[1, 3]]
+    assert [position for position, _ in sizes] == list(range(20))
     np.testing.assert_array_equal(result.lengths[:, 0], [5, 20, 5, 20, 5])
 
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from model_searches import graph_of
 from simple_search import EOS, followers, random_markov, with_unequal_ends
-from small_models import model_of
+from small_models import close, model_of
 
 from keras_transformer.config import Search
 from keras_transformer.decoding.beam_search import beam_search, search_by
@@ -26,13 +26,11 @@ def steps_by_definition(model, sentence, limit, beam_size):
     live = [((), 0.0)]
     count = 2 * beam_size if beam_size > 1 else 1
     for length in range(1, limit + 1):
-        candidates = [
-            ((*prefix, token), log_prob + more)
-            for prefix, log_prob in live
-            for token, more in followers(
-                model.log_probs(sentence, prefix), prefix
-            )
-        ]
+        candidates = []
+        for prefix, log_prob in live:
+            log_probs = model.log_probs(sentence, prefix)
+            for token, more in followers(log_probs, prefix):
+                candidates.append(((*prefix, token), log_prob + more))
         candidates = sorted(candidates, key=lambda item: -item[1])[:count]
         live = [
             item for item in candidates if item[0][-1] != EOS and length < limit
@@ -61,21 +59,12 @@ def test_every_step_weighs_and_keeps_what_the_definition_says(beam_size):
             if t == log_probs.shape[1] or np.isinf(log_probs[sentence, t, 0]):
                 stopped_early += bool(candidates)
                 break
-            row = (sentence, t)
-            count = len(candidates)
-            found = [
-                (*prefixes[parent], int(token))
-                for parent, token in zip(
-                    parents[row][:count], tokens[row][:count], strict=True
-                )
-            ]
+            row, count = (sentence, t), len(candidates)
+            pairs = zip(parents[row][:count], tokens[row][:count], strict=True)
+            found = [(*prefixes[parent], int(token)) for parent, token in pairs]
+            expected = [log_prob for _, log_prob in candidates]
             assert found == [ids for ids, _ in candidates]
-            np.testing.assert_allclose(
-                log_probs[row][:count],
-                [log_prob for _, log_prob in candidates],
-                rtol=1e-5,
-                atol=1e-5,
-            )
+            close(log_probs[row][:count], expected, 1e-5)
             assert np.all(np.isinf(log_probs[row][count:]))
             assert ended[row][:count].tolist() == [
                 ids[-1] == EOS or t + 1 == limit for ids in found

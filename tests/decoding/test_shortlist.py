@@ -40,15 +40,14 @@ def of_allowed_words(model, source, options, allowed, prefix=None):
         logits, *more = steps.step(*inputs)
         return logits + others.astype("float32"), *more
 
+    names = "beam_size", "n_best", "no_repeat_ngram"
     return beam_search(
         step,
         steps.state,
         shared=steps.shared,
         max_lengths=(source != 0).sum(1) + options.max_extra_length,
         prefix=prefix,
-        beam_size=options.beam_size,
-        n_best=options.n_best,
-        no_repeat_ngram=options.no_repeat_ngram,
+        **{name: getattr(options, name) for name in names},
     )
 
 
@@ -58,12 +57,8 @@ def of_allowed_words(model, source, options, allowed, prefix=None):
 )
 def test_a_search_is_one_over_all_without_the_others(beam_size, repeats):
     model, candidates = make_model(), some_candidates()
-    options = Search(
-        beam_size=beam_size,
-        n_best=min(beam_size, 2),
-        max_extra_length=11,
-        no_repeat_ngram=repeats,
-    )
+    how = dict(n_best=min(beam_size, 2), no_repeat_ngram=repeats)
+    options = Search(beam_size=beam_size, max_extra_length=11, **how)
     search = search_graph(IdModel(model, None, Shortlist(candidates)), options)
     for source in (SOURCE, SOURCE[:1]):
         allowed = {0, 1, 2, 3, *candidates[0], *candidates[source].ravel()}
@@ -86,9 +81,8 @@ def test_a_prefix_is_written_though_it_is_no_candidate():
         IdModel(model, None, Shortlist(candidates)), options, 2
     )
     found = search(SOURCE, prefix)
-    expected = of_allowed_words(
-        *(model, SOURCE, options, allowed | {*prefix.ravel()}), prefix
-    )
+    allowed |= {*prefix.ravel()}
+    expected = of_allowed_words(model, SOURCE, options, allowed, prefix)
     np.testing.assert_array_equal(found.ids, expected.ids)
     np.testing.assert_array_equal(found.ids[0, 0, :2], prefix[0])
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)

@@ -30,13 +30,10 @@ MASKS = {
 
 def band(length, restriction, causal):
     """The positions j that each position i sees, by loops: `(T, T)`."""
-    return np.array(
-        [
-            [abs(i - j) < restriction and not (causal and j > i)]
-            for i in range(length)
-            for j in range(length)
-        ]
-    ).reshape(length, length)
+    seen = np.zeros((length, length), bool)
+    for i, j in np.ndindex(seen.shape):
+        seen[i, j] = abs(i - j) < restriction and not (causal and j > i)
+    return seen
 
 
 def qkv(random, length):
@@ -57,12 +54,9 @@ def by_definition(query, key, value, mask):
             seen = None
             query = query.copy()
             query[b, h, t] = 0  # Even weights.
-        context[b, h, t], weights[b, h, t] = paper.attention(
-            query[b, h, t : t + 1].astype("float64"),
-            key[b, h],
-            value[b, h],
-            seen,
-        )
+        row = query[b, h, t : t + 1].astype("float64")
+        found = paper.attention(row, key[b, h], value[b, h], seen)
+        context[b, h, t], weights[b, h, t] = found
     return context, weights
 
 

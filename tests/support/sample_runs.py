@@ -66,13 +66,11 @@ def write_digits(folder, **sizes):
 
 def digit_arguments(corpus, run_dir, *more):
     """A command line: the demo preset, but small, so that it is soon traced."""
-    return [
-        *("--preset", "demo", "--corpus", str(corpus)),
-        *("--run-dir", str(run_dir), "--vocab-size", "300"),
-        *("--num-layers", "1", "--d-model", "34", "--num-heads", "2"),
-        *("--ffn-dim", "67", "--batch-tokens", "256", "--dropout", "0.1"),
-        *more,
-    ]
+    words = """
+        --preset demo --vocab-size 300 --num-layers 1 --d-model 34 --num-heads 2
+        --ffn-dim 67 --batch-tokens 256 --dropout 0.1
+    """.split()
+    return [*words, f"--corpus={corpus}", f"--run-dir={run_dir}", *more]
 
 
 def train_on_digits(*argv):
