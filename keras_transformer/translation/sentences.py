@@ -50,9 +50,14 @@ _GOES_ON = (
     "へ(?![えぇー])|[라하]?고|"
     r"라[는며면]|\w{1,5}?(?:[說说问]|[問喊叫答]道|(?:[問答喊想]|(?<!知)道)(?!\w))"
 )
+# To a model of single sentences, those of a quotation are single ones as well.
+# sentencex cuts none between quotation marks, so it sees spaces in their place.
+_QUOTES = "\"'“”„‟‘’‚‛«»‹›「」『』〝〞〟"
+_QUOTE = re.compile(f"[{_QUOTES}]")
+_PAIR = re.compile(rf'"([^"{_ENDS}]*)"')
 # sentencex is shown other characters at some places: a space, which is left out
-# of sentences before and behind it, "\n", which ends one, quotation marks and
-# an end that it knows, and "X", which ends nothing and begins anything.
+# of sentences before and behind it, "\n", which ends one, an end that it knows,
+# and "X", which ends nothing and begins anything.
 _SHOWN = [
     # Marks of footnotes: behind an end, "1" there alone, "[1]" within too.
     (
@@ -78,33 +83,34 @@ _SHOWN = [
     (
         r"[។៕།༎\u037e](?= (?!།(?: |$)))|(?:[…⋯]|(?:(?<=\b(?:[Nn]o|O[Kk]|ok|ut"
         r"|tv|su|te|me|tu|id))|(?<=\b(?:art|mar|min|sec|hon|det|ned|via|set|sen|муж)"
-        rf")|(?<=\bbien))\.)(?! [IVX]{{2}})(?= +(?:[-–—] ?)?[«»‘-„\"]?{_BIG})",
+        r")|(?<=\bbien))\.)(?! [IVX]{2})"
+        rf"(?=[»”’\"]? +(?:[-–—] ?)?[«»‘-„\"]?{_BIG})",
         "!",
     ),
     # In Chinese and Japanese also before a digit, and a small Latin letter.
-    (r"(?<=[。！？])(?<![0-9]。)(?:\d(?!\d?[.．、]\D)|[a-z](?=[^\W\d_]))", "X"),
-    *[("〝", "“"), ("[〟〞]", "”")],
-]
-# Where words stand between spaces, a quotation mark opens behind one.
-_SPACED = [
-    (r"(?<=\w)['’](?=\w{3})", " "),  # Of "l'art." the abbreviation is "art."
-    (r"(?<=\w)['’](?=\w)|(?<!\S)['’](?=[nst]\b)", "X"),
-    (r"(?<![^\s(\[—–])[\"„“”](?=[^\s.,;:!?)\]])", "“"),
-    (r"(?<=[^\s(\[])[\"„“”](?!\w)|(?<=[.!?…,])[\"„“”]", "”"),
-    (r"(?<![^\s(\[—–“])['‚‘’›‹](?=[^\W\d])", "‘"),
-    (r"(?<=[^\s(\[])['‚‘’›‹](?!\w)", "’"),
+    (
+        r"(?<=[。！？])(?<!\D\d。)(?<!\D\d\d。)"
+        r"(?:\d(?!\d?[.．、]\D)|[a-z](?=[^\W\d_]))",
+        "X",
+    ),
+    # Of "l'art." the abbreviation is "art."
+    (rf"(?<=\w)[{_QUOTES}](?!\w{{3}})|(?<!\S)['’](?=[nst]\b)", "X"),
 ]
 # Elsewhere the points of names, such as "J.K.", are none of sentences.
 _NAMES = (
     rf"(?<=[{_LATIN}])[.．](?=[{_LATIN}])|(?<![{_LATIN}])(?:[A-ZＡ-Ｚ]|Mrs?|Ms|Dr"
     r"|St|vs|No|[JS]r|Prof|Ｍｒｓ?|Ｄｒ|Ｎｏ)[.．](?=\w)"
 )
+_SAID = r"(?:said|asked|answered|replied|cried|thought)\b"
 # No sentence ends before a comma, "he said" or the rest of a word, in a title,
 # a number or a name such as "README.TXT"; in "came.She" one does.
 _WITHIN = (
-    rf"(?<![{_END}])[{_END}]+(?=[」』”》〉’]*[,;，、；：—…]|[》〉]|[」』”’)）]+(?:{_GOES_ON})"
-    rf"|[»”’]+ [{_SMALL}]|[»”’]? ?[-–—] ?[{_SMALL}]|-\w|[ºª°])|(?<=\d)．(?=\d)"
+    rf"(?<![{_END}])[{_END}]+(?=[{_QUOTES}》〉]*[,;，、；：—…]|[{_QUOTES}）)]+[。.]"
+    rf"|[》〉]|[」』”’〟)）]+(?:{_GOES_ON})|[{_QUOTES}]+ [{_SMALL}]"
+    rf"|[{_QUOTES}]+ I {_SAID}|[{_QUOTES}]? ?[-–—] ?[{_SMALL}]|-\w|[ºª°])"
+    r"|(?<=\d)．(?=\d)"
     rf"|(?<=[{_CAPITAL}])\.(?=[{_CAPITAL}](?!\.))"
+    rf"(?!(?<=[{_CAPITAL}]{{2}}\.)(?!Net)[{_CAPITAL}][{_SMALL}])"
     rf"|(?<=\w)\.(?=[{_CAPITAL}](?:[{_CAPITAL}]|\w+(?:\.\w|\()))"
 )
 _NORWEGIAN = r"f\.eks|bl\.a|dvs|jf|kl|pga|tlf|ca|nr|hr|dr|mill|m\.fl|t\.d"
@@ -136,9 +142,11 @@ _SHORT = {
     r"|(?:янв|февр?|апр|авг|сент?|окт|нояб|дек)(?=\. \d)",
     "sv": r"t\.ex|kl|tel|resp|kungl",
 }
-# A list that begins with 1, and the number before another item of it.
-_LIST = re.compile(rf"(?<![^{_ENDS}])[^\w{_ENDS}]*(1[.．、])(?!\d)[^{_ENDS}]*")
-_ITEM = re.compile(r"(?<=[^\W\d][.!?。！？])\s*((\d+)[.．、])(?=\s|[^\W\d])")
+# The number before an item of a list, behind a border or the end of a sentence.
+_ITEM = re.compile(
+    r"(?:(^\W*|[:：，；]\s*)|(?<=[^\W\d][.!?。！？])\s*)((\d{1,3})[.．、])"
+    r"(?=\s|[^\W\d])"
+)
 _INITIAL = re.compile(rf"(?<=[{_END}] )[A-Z]\.(?= )")
 # Of a short word before a small letter: "Den är t.ex. svart."
 _POINT = re.compile(rf"(?<=\w)(?<!\w{{7}})\.(?= +[{_SMALL}](?:[{_SMALL}]|\s))")
@@ -162,11 +170,16 @@ _BULLET = re.compile(
 _BRACKETS = re.compile(
     r"((?:^|(?<=[.!?…。！？)\]]\s))\s*)[(\[]([^\s()\[\]]+"
     r"(?:[!?…。！？]|\s[^()\[\]]*[.!?…。！？]))[)\]]"
-    rf"(?=\s+[\"“„«¿¡(\[]?[^\W_{_SMALL}])"
-    r"|((?:^|(?<=[。！？」』”）])))（([^（）]*[。！？])）"
+    rf"(?=\s+[\"“„«¿¡(\[]?[^\W_{_SMALL}]|\s*$)"
+    r"|((?:^|(?<=[。！？）]))\s*)（([^（）]*[。！？])）"
 )
 # Behind an end, a closing mark belongs to it, and one that may also open.
-_CLOSING = re.compile(r"(?:[)\]}）］｝】〕〉》」』»›”’_*]|[\"'“‘«‹](?=\s|$))+")
+_CLOSING = re.compile(
+    r"(?:[)\]}）］｝】〕〉》」』〟»›”’_]|\*\*|[\"'“‘«‹](?!\w)"
+    r"|[ \xa0\u202f]»(?!\w))+"
+)
+# Before a beginning, those that open it, as in "« Oui".
+_OPENING = f"{_QUOTES}([（¿¡ \xa0\u202f"
 # Marian's way to tell a model of several languages which one to write.
 _TAG = re.compile(r"\s*(>>[^<>\s]{1,32}<<)\s*")
 
@@ -202,8 +215,7 @@ class Splitter:
         within = [_WITHIN] if source.has_spaces else [_WITHIN, _NAMES]
         if short := _SHORT.get(source.base):
             within.append(rf"(?i:(?<!\w)(?:{short})\.(?= |C\.))")
-        rules = [*_SHOWN, *_SPACED * source.has_spaces, ("|".join(within), "X")]
-        self._rules = [(re.compile(rule, re.M), x) for rule, x in rules]
+        self._within = re.compile("|".join(within))
 
     def spans(self, text: str) -> Iterator[Span]:
         """Find the sentences of a text, a few thousand characters at a time.
@@ -215,13 +227,14 @@ class Splitter:
         a letter.
         """
         is_first, end = True, _start(text)
-        given, text = text, self._shown(text)
+        given = _PAIR.sub(r"“\1”", text)
+        text = self._shown(given)
         while piece := _NEXT.search(text, end):
-            begin, end = piece.span()
+            floor, (begin, end) = end, piece.span()
             if is_first and (bullet := _BULLET.match(text, begin)):
                 end = bullet.end()
                 continue
-            spans = self._in_line(piece[0], begin)
+            spans = self._in_line(given, piece[0], begin, floor)
             is_first = end == len(text) or bool(_LINE_END.match(text, end))
             if not is_first and len(spans) > 1:
                 end = spans.pop().start  # It may go on.
@@ -238,44 +251,51 @@ class Splitter:
         # one byte long.
         text = re.sub(rf"[^\S{_ENDS}]", " ", _masked(text))
         text = re.sub(ADDRESS, lambda x: re.sub("[.!?]", "x", x[0]), text)
-        for rule, character in self._rules:
+        for rule, character in _SHOWN:
             text = _filled(rule, character, text)
-        return _LIST.sub(self._without_numbers, text)
+        text = self._within.sub(lambda x: re.sub(r"\W", "X", x[0]), text)
+        return re.sub(f"[^{_ENDS}]+", self._without_numbers, text)
 
     def _without_numbers(self, found: re.Match[str]) -> str:
-        """Take the numbers of a list's items out of its line."""
-        line, number, shown = found[0], 2, [*found[0]]
-        position = found.end(1) - found.start()
-        for item in _ITEM.finditer(line, position):
-            if item[2] != str(number):
+        """Let a new line begin in place of each number of a list."""
+        line, number = found[0], 1
+        shown = [*_QUOTE.sub(" ", line)]
+        for item in _ITEM.finditer(line):
+            if int(item[3]) != number:
                 continue
+            start, end = item.span(2)
             # Not behind an abbreviation, such as "See Fig. 2."
-            text = line[position : item.start()].strip()
-            before = re.split(r"(?<=[^\W\d][.!?。！？])\s", text)[-1]
-            start, position = item.span(1)
-            if len([*self._segment(f"{before} Xx")]) > 1:
-                shown[start:position] = " " * (position - start)
+            before = line[max(0, start - 40) : start].split()[-1:]
+            is_border = item[1] is not None
+            if is_border or len([*self._segment(f"{before[0]} Xx")]) > 1:
+                shown[start:end] = "\n".ljust(end - start)
                 number += 1
         return "".join(shown)
 
-    def _in_line(self, line: str, start: int) -> list[Span]:
-        """Find the sentences of a line, or of a part of one, that starts so."""
+    def _in_line(
+        self, given: str, line: str, begin: int, floor: int
+    ) -> list[Span]:
+        """Find the sentences of a line, or of a part of one, that begins so.
+
+        None begins before `floor`.
+        """
         if not re.match(r"[A-Z]\. ", line):  # No list from A on.
             line = _INITIAL.sub("XX", line)
         if self._goes_on_small and re.match(rf"[\W_]*(?:{_BIG}|\d)", line):
             line = _POINT.sub("X", line)
-        line = _BRACKETS.sub(r"\1\3“\2\4”", line)
-        position, spans = 0, list[Span]()
+        line = _BRACKETS.sub(r"\1\3 \2\4 ", line)
+        position, spans = begin, list[Span]()
         for part in self._segment(line):
-            begin, position = position, position + len(part)
-            if spans and start + begin == spans[-1].end:
-                closing = _CLOSING.match(line, begin, position)
-                begin = closing.end() if closing else begin
-                spans[-1] = Span(spans[-1].start, start + begin)
-            part = line[begin:position].rstrip()
+            start, position = max(position, floor), position + len(part)
+            part = line[start - begin : position - begin].rstrip()
             if sentence := part.lstrip():
-                end = start + begin + len(part)
-                spans.append(Span(end - len(sentence), end))
+                end = start + len(part)
+                start = end - len(sentence)
+                before = given[floor:start]
+                opening = before[len(before.rstrip(_OPENING)) :].lstrip()
+                closing = _CLOSING.match(given, end)
+                floor = closing.end() if closing else end
+                spans.append(Span(start - len(opening), floor))
         return spans
 
     def halves(self, text: str, span: Span) -> tuple[Span, Span] | None:
@@ -284,14 +304,9 @@ class Splitter:
             return None
         words = words_of(_masked(text[slice(*span)]), self.languages[0])
         middle = (span.end - span.start) // 2
-        end, start = min(
-            (
-                (end, start)
-                for (_, end), (start, _) in itertools.pairwise(words)
-            ),
-            key=lambda gap: abs(gap[0] - middle),
-            default=(middle, middle),
-        )
+        gaps = [(x, y) for (_, x), (y, _) in itertools.pairwise(words)]
+        gaps = gaps or [(middle, middle)]
+        end, start = min(gaps, key=lambda gap: abs(gap[0] - middle))
         first = Span(span.start, span.start + end)
         return first, Span(span.start + start, span.end)
 
@@ -400,8 +415,8 @@ def _masked(text: str) -> str:
     return MARK.sub(lambda x: x[0][len(TERM)].ljust(len(x[0]), "x"), text)
 
 
-def _filled(rule: re.Pattern[str], character: str, text: str) -> str:
-    return rule.sub(lambda found: character * len(found[0]), text)
+def _filled(rule: str, character: str, text: str) -> str:
+    return re.sub(rule, lambda x: character * len(x[0]), text, flags=re.M)
 
 
 def _best_cut(text: str, begin: int, end: int) -> int:
