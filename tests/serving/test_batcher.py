@@ -21,14 +21,10 @@ BATCHING = Batching(
 )
 
 
-def rows(*texts):
-    return [(text.encode(),) for text in texts]
-
-
 def asking(batcher, model, *texts, signature="plain"):
     """A request under way."""
-    run = batcher.run(model, signature, rows(*texts))
-    return asyncio.ensure_future(run)
+    rows = [(text.encode(),) for text in texts]
+    return asyncio.ensure_future(batcher.run(model, signature, rows))
 
 
 async def test_texts_of_many_clients_go_together():

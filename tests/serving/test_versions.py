@@ -1,7 +1,6 @@
 """Which version is served, and the change to a newer one."""
 
 import asyncio
-import contextlib
 import os
 import weakref
 
@@ -117,26 +116,19 @@ def test_a_version_that_is_being_copied_waits_until_it_is_whole(
     assert served.current.version == 12
 
 
-@contextlib.asynccontextmanager
-async def following(served, monkeypatch):
-    """Looks for changes without a pause, and does not end by itself."""
-    monkeypatch.setattr(versions, "POLL_SECONDS", 0.001)
-    task = asyncio.ensure_future(served.follow())
-    yield
-    assert not task.done()
-    task.cancel()
-
-
 @pytest.mark.anyio
 async def test_whatever_a_version_holds_the_next_one_is_served(
     folder, monkeypatch, caplog
 ):
     served = Versions(folder)
     write(folder, "12", "half")
-    async with following(served, monkeypatch):
-        await until_in_loop(lambda: caplog.text)
-        write(folder, "13")
-        await until_in_loop(lambda: served.current.version == 13)
+    monkeypatch.setattr(versions, "POLL_SECONDS", 0.001)
+    task = asyncio.ensure_future(served.follow())
+    await until_in_loop(lambda: caplog.text)
+    write(folder, "13")
+    await until_in_loop(lambda: served.current.version == 13)
+    assert not task.done()
+    task.cancel()
     assert "cannot load it (RuntimeError: a table was" in caplog.text
 
 

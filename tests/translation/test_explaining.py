@@ -43,14 +43,22 @@ def paths(translator, explained):
     return found
 
 
-@pytest.mark.parametrize("beams", [pytest.param(1, marks=pytest.mark.slow), 3])
-def test_the_translations_and_scores_are_those_of_translate(translator, beams):
+@pytest.mark.parametrize(
+    "beams, prefix",
+    [pytest.param(1, "", marks=pytest.mark.slow), (3, ""), (3, "ein kleiner")],
+)
+def test_the_translations_and_scores_are_those_of_translate(
+    translator, beams, prefix
+):
     options = {**OPTIONS, "beam_size": beams}
-    (expected,) = translator.translate([TEXT], n_best=beams, **options)
+    (expected,) = translator.translate(
+        [TEXT], n_best=beams, prefixes=[prefix], **options
+    )
 
-    found = translator.explain(TEXT, **options)
+    found = translator.explain(TEXT, prefix=prefix, **options)
 
     assert found.translations == [text for text, _ in expected]
+    assert all(text.startswith(prefix) for text in found.translations)
     scores = [found.nodes[leaf].score for leaf in found.leaves]
     assert scores == [score for _, score in expected]
     languages = translator.source_lang, translator.target_lang
@@ -131,18 +139,6 @@ def test_the_greedy_choice_is_the_likeliest_alternative_of_its_row(translator):
         np.testing.assert_allclose(
             best.log_prob, node.log_prob - before, rtol=1e-3, atol=1e-5
         )
-
-
-def test_a_prefix_is_written_first(translator):
-    (expected,) = translator.translate(
-        [TEXT], n_best=3, prefixes=["ein kleiner"], **OPTIONS
-    )
-
-    found = translator.explain(TEXT, prefix="ein kleiner", **OPTIONS)
-
-    assert found.translations == [text for text, _ in expected]
-    assert all(text.startswith("ein kleiner") for text in found.translations)
-    assert [node.step for node in found.nodes[:2]] == [0, 1]
 
 
 @pytest.mark.filterwarnings("error:You are using a softmax over axis")

@@ -70,14 +70,10 @@ def test_text_that_looks_like_markup_stays_text(opened):
     made = make_explanation(source=hostile, target=hostile)
     page = opened(made.to_html())
     strips = page.locator(".strip")
-    for strip, pieces in (
-        (0, made.source_pieces),
-        (1, made.attention().target_pieces),
-    ):
-        tokens = strips.nth(strip).locator(".token")
-        assert tokens.evaluate_all(
-            "tokens => tokens.map(token => token.textContent)"
-        ) == list(pieces)
+    sides = made.source_pieces, made.attention().target_pieces
+    for number, pieces in enumerate(sides):
+        tokens = strips.nth(number).locator(".token")
+        assert tokens.all_text_contents() == pieces
     for look in ("Lines", "Numbers"):
         choose(page, look)
     assert page.evaluate("window.struck") is None
