@@ -272,8 +272,8 @@ def seeds(text: tf.Tensor, sampling: Sampling) -> tf.Tensor:
 
 def numbered(are_cut: Iterable[bool], first: int = 1) -> str:
     """Name the lines that were cut, counted from `first`."""
-    lines = (str(i) for i, is_cut in enumerate(are_cut, first) if is_cut)
-    return some(tuple(lines))
+    lines = enumerate(are_cut, first)
+    return some(tuple(str(i) for i, is_cut in lines if is_cut))
 
 
 def warn_of_cuts(
@@ -328,10 +328,9 @@ def batches(
 
     The longest come first: they need the most memory, and an estimate of the
     time left errs on the safe side. If there are few for each of the `parallel`
-    searches, their number is a multiple of these and their sums of lengths are
-    similar, so that nobody waits long for the last one; short rows cut only by
-    the budget may follow. The cost of a batch is its rows times the largest of
-    their `costs`; these and `lengths` are of all rows.
+    searches, these get equally many of similar sums of lengths, so that nobody
+    waits long for the last one. The cost of a batch is its rows times the
+    largest of their `costs`; these and `lengths` are of all rows.
     """
     rows = rows[np.argsort(-lengths[rows], kind="stable")]
     batches = _fill(rows, lengths, costs, batch_tokens)

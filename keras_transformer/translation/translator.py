@@ -263,9 +263,8 @@ class Translator:
         """Translate as `translate` does, and tell which texts were cut.
 
         Returns:
-            The hypotheses of each text, best first, with the score NaN for a
-            text that was split, and whether each text was cut after
-            `max_source_length` tokens, bool `(len(texts),)`.
+            The hypotheses of each text, best first, with NaN as the score of
+            one that was split, and whether each was cut, bool `(len(texts),)`.
         """
         texts, begun = as_texts("texts", texts), None
         if prefixes is not None:

@@ -111,21 +111,15 @@ def test_what_is_written_is_read_again(translator, learn, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text, named",
-    [
-        ("", "shortlist.tsv"),
-        ("e\tn e\nn\n", "shortlist.tsv"),
-        ("e\tn e\ne\tZwölfender\n", "'Zwölfender'"),
-        (None, "shortlist.tsv"),
-    ],
+    "text", [None, "", "e\tn e\nn\n", "e\tn e\ne\tZwölfender\n"]
 )
 def test_what_is_no_shortlist_of_this_model_is_refused(
-    translator, tmp_path, text, named
+    translator, tmp_path, text
 ):
     path = tmp_path / "shortlist.tsv"
     if text is not None:
         path.write_bytes(text.encode())
-    with pytest.raises(UserError, match=named):
+    with pytest.raises(UserError, match=str(path)):
         lexicon.read(path, translator.tokenizer)
 
 

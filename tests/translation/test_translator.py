@@ -16,7 +16,6 @@ from sample_runs import SMALL_SIZES, WORDS
 from keras_transformer import config
 from keras_transformer.config import Sampling, UserError
 from keras_transformer.decoding.beam_search import BeamResult
-from keras_transformer.exporting.saved_model import score_text
 from keras_transformer.model import Transformer
 from keras_transformer.translation.text_batches import IDS, texts_of
 from keras_transformer.translation.translator import (
@@ -235,23 +234,8 @@ def test_a_zero_byte_is_refused_in_what_people_write_alone(translator):
 def test_a_blank_pair_scores_nothing(translator):
     assert translator.score([""], [" "]) == [0.0]
     assert translator.score([], []) == []
-    found = score_text(
-        translator, Search(), tf.constant(["", "laut"]), tf.constant(["", ""])
-    )
-    assert found["num_tokens"].numpy().tolist() == [0, 1]
-    assert found["score"][0] == 0 and found["score"][1] < 0
     # A translation of nothing is no blank pair.
     assert translator.score([""], ["a"])[0] < 0
-
-
-def test_a_scored_target_is_cut_where_the_search_would_stop(translator):
-    source = tf.constant(["the dog"])
-    options = Search(max_source_length=7)
-
-    target = tf.constant(["laut " * 200])
-    found = score_text(translator, options, source, target)
-
-    assert found["num_tokens"].numpy().tolist() == [7 + 50]
 
 
 def scripted_translator(model, tokenizer, monkeypatch, scores):
