@@ -270,11 +270,10 @@ class Run:
         test_set = evaluation.TestSet.read(opened, split, is_own_corpus=is_own)
         validated = opened.real_name(run.validation_split)
         if is_own and opened.real_name(split) == validated:
-            logger.warning(
-                "The training has chosen its weights on %s: its scores flatter "
-                "them.",
-                split,
+            said = (
+                "The training has chosen its weights on %s: it flatters them."
             )
+            logger.warning(said, split)
         if is_own and split != run.splits[0]:
             evaluation.warn_of_shared(opened, split, run.splits[0])
         # A tokeniser that cannot be had shows before the work.

@@ -18,11 +18,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--corpus", help="a corpus as in train; default: the run's own")
     add("--split", default="test", help="default: %(default)s")
-    add(
-        "--lowercase",
-        action="store_true",
-        help="score lower-cased text too, tokenised by Moses",
-    )
+    said = "score lower-cased text too, tokenised by Moses"
+    add("--lowercase", action="store_true", help=said)
     add(
         "--tokenize",
         metavar="NAME",

@@ -14,12 +14,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has."""
     flags.add_run_flags(parser, *(x for x in WEIGHTS if x != "precision"))
     add = parser.add_argument
-    add(
-        "--output",
-        required=True,
-        type=pathlib.Path,
-        help="folder of all versions; this one goes to OUTPUT/VERSION",
-    )
+    said = "folder of all versions; this one goes to OUTPUT/VERSION"
+    add("--output", required=True, type=pathlib.Path, help=said)
     add(
         "--format",
         choices=("savedmodel", "ctranslate2"),

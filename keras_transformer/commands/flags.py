@@ -121,11 +121,8 @@ def add_search_flags(
 
 def add_sampling_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that draw at random instead of searching."""
-    parser.add_argument(
-        "--sample",
-        action="store_true",
-        help="draw at random instead of searching",
-    )
+    said = "draw at random instead of searching"
+    parser.add_argument("--sample", action="store_true", help=said)
     add(parser, _SAMPLING, first="with --sample: ")
 
 

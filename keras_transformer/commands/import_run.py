@@ -17,12 +17,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of a model that another system has trained",
     )
-    add(
-        "--run-dir",
-        required=True,
-        type=pathlib.Path,
-        help="the new run directory; must be empty or not exist",
-    )
+    said = "the new run directory; must be empty or not exist"
+    add("--run-dir", required=True, type=pathlib.Path, help=said)
     add("--source-lang", help="default: as the files say")
     add("--target-lang", help="default: as the files say")
 

@@ -12,11 +12,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_run_flags(parser, "average")
     add = parser.add_argument
     add("text", metavar="TEXT", help="a text of the source language")
-    add(
-        "--output",
-        type=pathlib.Path,
-        help="the page; default: view.html in the run directory",
-    )
+    said = "the page; default: view.html in the run directory"
+    add("--output", type=pathlib.Path, help=said)
     add("--prefix", metavar="TEXT", help="as in translate")
     flags.add_search_flags(parser, "4, or --beam-size if that is less")
 

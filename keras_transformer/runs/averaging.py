@@ -180,12 +180,8 @@ def _newest(run_dir: pathlib.Path, wanted: int) -> Chosen:
         )
     newest = newest_undamaged(run_dir, wanted)
     if len(newest) < wanted:
-        logger.warning(
-            "Averaging %d of the last %d checkpoints: %s has no more.",
-            len(newest),
-            wanted,
-            run_dir,
-        )
+        said = "Averaging %d of the last %d checkpoints: %s has no more."
+        logger.warning(said, len(newest), wanted, run_dir)
     return Chosen(
         tuple(path.name for path, _ in newest),
         newest[-1][1]["files"][WEIGHTS_FILE],

@@ -132,12 +132,8 @@ def _take(path: pathlib.Path) -> int:
                 "choose another folder."
             ) from None
         except OSError as error:
-            logger.warning(
-                "The file system of %s has no locks (%s): make sure that "
-                "nothing else writes there.",
-                path.parent,
-                error.strerror,
-            )
+            said = "%s has no locks (%s): see that nothing else writes there."
+            logger.warning(said, path.parent, error.strerror)
         if _is_at(lock, path):
             since = time.strftime("%Y-%m-%d %H:%M:%S %z")
             holder = f"process {os.getpid()} on {socket.gethostname()}"

@@ -115,11 +115,8 @@ class RunConfig:
         rows = model.max_positions - model.first_position
         if model.positions == "learned" and training.max_length > rows:
             # Later positions would share the last row.
-            raise SettingError(
-                "max_length",
-                f"at most {rows}, the model's learned positions",
-                training.max_length,
-            )
+            expected = f"at most {rows}, the model's learned positions"
+            raise SettingError("max_length", expected, training.max_length)
         run = cls(
             preset=preset,
             corpus=corpus,
@@ -194,11 +191,9 @@ class RunConfig:
                 f"{run_dir} was trained with {old}, this command says {new}; "
                 f"{way_on}."
             )
-        return dataclasses.replace(
-            self,
-            search=_pop_into(changes, self.search),
-            training=_pop_into(changes, self.training),
-        )
+        search = _pop_into(changes, self.search)
+        training = _pop_into(changes, self.training)
+        return dataclasses.replace(self, search=search, training=training)
 
     def _of_removed(self, run_dir: str | os.PathLike) -> str:
         """Say what a run trained with removed settings is still good for."""

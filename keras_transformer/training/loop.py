@@ -193,12 +193,10 @@ def _describe(training: Training, over: Sequence[str]) -> None:
             " and ".join(f"`{name}`" for name in over),
         )
         return
-    logger.info(
-        "%s: %s parameters, replicas: %d.",
-        training.run.preset,
-        f"{model.count_params():,}",
-        model.distribute_strategy.num_replicas_in_sync,
-    )
+    parameters = f"{model.count_params():,}"
+    replicas = model.distribute_strategy.num_replicas_in_sync
+    said = "%s: %s parameters, replicas: %d."
+    logger.info(said, training.run.preset, parameters, replicas)
     if start.step:
         logger.info("Resuming after update %d.", start.step)
     recipe = training.run.training

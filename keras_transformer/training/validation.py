@@ -67,11 +67,8 @@ def reached(recipe: TrainingConfig, now: Progress) -> dict[str, str]:
     if target is not None and figures and figures["bleu"] >= target:
         why["target_bleu"] = f"BLEU has reached {target:g}"
     best, value, waited, on, loss = now.standing or Standing()
-    if (
-        recipe.patience
-        and recipe.patience <= waited
-        and on == recipe.patience_on
-    ):
+    limit = recipe.patience
+    if limit and limit <= waited and on == recipe.patience_on:
         what = {"loss": "loss", "bleu": "BLEU"}[on]
         if on == "bleu" and not value:  # The loss has decided.
             what, value = "loss", loss
