@@ -38,16 +38,12 @@ with socket.create_server(("localhost", 0)) as server:
 """
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(make, "FOLDER", tmp_path)
-    return tmp_path
-
-
 @pytest.mark.example
 def test_a_source_is_executed_in_an_empty_folder_without_network(
-    folder, capsys
+    tmp_path, monkeypatch, capsys
 ):
+    folder = tmp_path
+    monkeypatch.setattr(make, "FOLDER", folder)
     (folder / "7_seven.py").write_text(SOURCE)
 
     assert make.main([]) == 0

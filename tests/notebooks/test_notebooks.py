@@ -126,20 +126,15 @@ def installs(monkeypatch):
     return commands
 
 
-@pytest.fixture
-def colab(monkeypatch):
-    monkeypatch.setitem(
-        sys.modules, "google.colab", types.ModuleType("google.colab")
-    )
-
-
 def run_cell():
     exec(compile(setup_cell(SOURCES[0]), "first cell", "exec"), {})
 
 
 def test_in_colab_it_installs_the_release_and_keeps_tensorflow(
-    installs, colab, monkeypatch, capsys
+    installs, monkeypatch, capsys
 ):
+    colab = types.ModuleType("google.colab")
+    monkeypatch.setitem(sys.modules, "google.colab", colab)
     # None stands for a module that cannot be found.
     monkeypatch.setitem(sys.modules, "keras_transformer", None)
     run_cell()

@@ -1,12 +1,9 @@
-import contextlib
-import io
 import re
 import shutil
 
 import paper
 import pytest
-import sample_runs
-from sample_runs import train_on_digits
+from sample_runs import digit_arguments, train_on_digits
 
 import keras_transformer as kt
 from keras_transformer.presets import PRESETS
@@ -20,18 +17,12 @@ def figure(output, label):
     return float(found.replace(",", ""))
 
 
-@pytest.fixture(scope="module")
-def dry(corpus, tmp_path_factory):
-    """Standard output of a dry run, and where the run would have gone."""
-    folder = tmp_path_factory.mktemp("runs")
-    argv = sample_runs.digit_arguments(corpus, folder / "run", "--dry-run")
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        assert train_on_digits(*argv) == 0
-    return printed.getvalue(), folder
-
-
-def test_a_dry_run_tells_size_tokens_memory_and_time_and_writes_nothing(dry):
-    output, folder = dry
+def test_a_dry_run_tells_size_tokens_memory_and_time_and_writes_nothing(
+    corpus, tmp_path, capsys
+):
+    argv = digit_arguments(corpus, tmp_path / "run", "--dry-run")
+    assert train_on_digits(*argv) == 0
+    output = capsys.readouterr().out
     # As `digit_arguments` says: d_k and d_v are 34 / 2.
     vocabulary = int(figure(output, "vocabulary"))
     assert 260 < vocabulary <= 300
@@ -45,18 +36,14 @@ def test_a_dry_run_tells_size_tokens_memory_and_time_and_writes_nothing(dry):
     assert seconds > 0 and figure(output, "the longest one") > 0
     hours = seconds * PRESETS["demo"].training.steps / 3600
     assert figure(output, "hours") == pytest.approx(hours, rel=0.02)
-    assert list(folder.iterdir()) == []
-
-
-@pytest.fixture
-def begun(small_run, tmp_path):
-    """A run of another text than the digits, with a vocabulary of its own."""
-    return shutil.copytree(small_run, tmp_path / "begun")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_dry_run_of_a_run_takes_its_vocabulary_and_leaves_it_alone(
-    begun, capsys, monkeypatch
+    small_run, tmp_path, capsys, monkeypatch
 ):
+    # Of another text than the digits.
+    begun = shutil.copytree(small_run, tmp_path / "begun")
     monkeypatch.setattr(dry_run, "HEAD_PAIRS", 211)
     before = {p: p.stat().st_mtime_ns for p in begun.rglob("*")}
     more = ("--dry-run", "--strategy", "mirrored")

@@ -99,23 +99,18 @@ def test_a_call_of_ones_own_is_trained():
     assert evaluated == pytest.approx(np.log(11))
 
 
-@pytest.fixture(scope="module")
-def plain_step():
-    return step_of(Transformer)
-
-
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_penalties_count_in_loss_and_step(plain_step, accumulate):
-    plain, of_plain, (table, kernel), ends = plain_step
+def test_penalties_count_in_loss_and_step():
+    plain, of_plain, (table, kernel), ends = step_of(Transformer)
     penalty = 0.25 * (table**2).sum() + 0.5 * (kernel**2).sum()
-    logs, evaluated, _, found = step_of(Penalised, accumulate=accumulate)
-    assert logs["loss"][0] == pytest.approx(plain["loss"][0] + penalty)
-    assert evaluated == pytest.approx(of_plain + penalty)
-    assert logs["perplexity"] == pytest.approx(plain["perplexity"])
-    # The rate is 0.5, the gradients of the penalties 0.5 table and kernel.
-    close = dict(rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found[0], ends[0] - 0.25 * table, **close)
-    np.testing.assert_allclose(found[1], ends[1] - 0.5 * kernel, **close)
+    for accumulate in (1, 2):
+        logs, evaluated, _, found = step_of(Penalised, accumulate=accumulate)
+        assert logs["loss"][0] == pytest.approx(plain["loss"][0] + penalty)
+        assert evaluated == pytest.approx(of_plain + penalty)
+        assert logs["perplexity"] == pytest.approx(plain["perplexity"])
+        # The rate is 0.5, the gradients of the penalties 0.5 table and kernel.
+        close = dict(rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found[0], ends[0] - 0.25 * table, **close)
+        np.testing.assert_allclose(found[1], ends[1] - 0.5 * kernel, **close)
 
 
 def test_a_weight_without_gradient_stays():

@@ -41,11 +41,6 @@ def before():
     return kt.Run(digit_run()).translator(average=1)
 
 
-@pytest.fixture(scope="module")
-def with_symbols(tmp_path_factory):
-    return tune(tmp_path_factory.mktemp("grown") / "run", symbols=SYMBOLS)
-
-
 def translated(translator):
     texts, references = LINES
     found = translator.translate(texts[:31])
@@ -55,8 +50,8 @@ def translated(translator):
 
 
 @pytest.mark.slow
-def test_what_was_known_is_translated_as_before(with_symbols, before):
-    after = with_symbols.translator()
+def test_what_was_known_is_translated_as_before(tmp_path, before):
+    after = tune(tmp_path / "run", symbols=SYMBOLS).translator()
     assert translated(after) == translated(before)
     # Three pieces more share the probability.
     some = [side[:31] for side in LINES]

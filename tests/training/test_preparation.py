@@ -30,18 +30,15 @@ from keras_transformer.training.request import (
 MODEL = dataclasses.replace(TINY, vocab_size=293)
 
 
-def write_corpus(folder, size=97):
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "corpus"
     folder.mkdir()
-    for split, count in (("train", size), ("val", 11)):
+    for split, count in (("train", 97), ("val", 11)):
         for language, words in (("en", "two dogs"), ("de", "zwei Hunde")):
             lines = [f"{words} {i % 13} .\n" for i in range(count)]
             (folder / f"{split}.{language}").write_text("".join(lines))
     return folder
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return write_corpus(tmp_path / "corpus")
 
 
 @pytest.fixture
