@@ -30,12 +30,6 @@ def pieces_of(tokenizer):
     return tokenizer.pieces(range(tokenizer.vocab_size))
 
 
-def weights(run):
-    """Rows of the pieces, and all other weights."""
-    table, *others = averaging.load(run)[0].get_weights()
-    return table, others
-
-
 @pytest.fixture(scope="module")
 def before():
     return kt.Run(digit_run()).translator(average=1)
@@ -85,8 +79,10 @@ def test_another_vocabulary_takes_the_rows_of_the_pieces_that_both_have(
     with caplog.at_level("INFO", "keras_transformer"):
         run = tune(tmp_path / "run", tokenizer=path)
     old = Tokenizer.load(digit_run())
-    table, _ = weights(digit_run())
-    grown, _ = weights(run.path)
+    table, grown = (
+        averaging.load(path)[0].get_weights()[0]
+        for path in (digit_run(), run.path)
+    )
     row_of = dict(zip(pieces_of(old), table, strict=True))
     mean, kept = table[4:].mean(0), 0
     for name, row in zip(pieces_of(new), grown, strict=True):

@@ -5,8 +5,7 @@ import random
 import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -72,23 +71,11 @@ ENDS = {
 }
 
 
-@dataclass
-class Session:
-    """How a session ended, and what it left: files, and its log."""
-
-    code: int
-    files: list[str]
-    log: str
-
-
-@dataclass
-class Run:
-    run_dir: Path
-    sessions: list[Session]
-
-
 def train(corpus, run_dir, way, ends):
-    """Train in sessions that end so, and in a last one that nothing ends."""
+    """Train in sessions that end so, and in a last one that nothing ends.
+
+    Each has its exit code, the files that it left, and its log.
+    """
     replicas, *more = WAYS[way]
     sessions = []
     for i, end in enumerate([*ends, None]):
@@ -100,8 +87,9 @@ def train(corpus, run_dir, way, ends):
         )
         code = program.wait()
         files = [str(x.relative_to(run_dir)) for x in run_dir.rglob("*")]
-        sessions.append(Session(code, files, log.read_text()))
-    return Run(run_dir, sessions)
+        session = SimpleNamespace(code=code, files=files, log=log.read_text())
+        sessions.append(session)
+    return SimpleNamespace(run_dir=run_dir, sessions=sessions)
 
 
 @pytest.fixture(scope="module")
