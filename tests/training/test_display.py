@@ -88,9 +88,8 @@ def test_the_time_left_is_that_of_the_limit_that_comes_first(
 def test_lines_come_often_at_first_and_tell_that_the_minutes_are_too_few(
     tmp_path, caplog, minutes, warns
 ):
-    display = make_display(
-        *(tmp_path, Progress(), 10_000, minutes), warmup=4_000
-    )
+    begin = Progress()
+    display = make_display(tmp_path, begin, 10_000, minutes, warmup=4_000)
     for step in range(200):
         with caplog.at_level("WARNING"):
             show(display, Progress(step + 1, 12.0 + 0.6 * step), [1.0] * 4)

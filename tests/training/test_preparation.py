@@ -46,7 +46,7 @@ def run_dir(tmp_path):
     return tmp_path / "run"
 
 
-def prepare(folder, run_dir, model=MODEL, begin=True, **more):
+def prepare(folder, run_dir, model=MODEL, **more):
     """Prepare as a training does before it has a model."""
     recipe = TrainingConfig(**more.pop("recipe", {}))
     run = make_run(model, recipe, corpus=str(folder), **more)
@@ -55,9 +55,9 @@ def prepare(folder, run_dir, model=MODEL, begin=True, **more):
     if layout.has_begun(run_dir):
         asked = session_of_begun(RunConfig.load(run_dir), asked)
     prepared = preparation.prepare(asked)
-    if begin:  # A step was taken: what was prepared binds who goes on.
-        step = run_dir / "checkpoints" / "step-000000001"
-        step.mkdir(parents=True, exist_ok=True)
+    # A step was taken: what was prepared binds who goes on.
+    step = run_dir / "checkpoints" / "step-000000001"
+    step.mkdir(parents=True, exist_ok=True)
     return prepared
 
 
