@@ -180,8 +180,7 @@ def test_another_search_needs_another_place(small_run, tmp_path, monkeypatch):
 
 # A training of two updates, which is quickly traced.
 TINY = dict(
-    preset="tiny",
-    **dict(num_layers=1, d_model=22, num_heads=2, ffn_dim=17),
+    **dict(preset="tiny", num_layers=1, d_model=22, num_heads=2, ffn_dim=17),
     **dict(steps=2, batch_tokens=64),
 )
 

@@ -26,16 +26,14 @@ def test_score_prints_what_the_search_found(
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-FLAGS = ("--beam-size", 3, "--n-best", 2, "--max-length", 7)
-
-
 @pytest.mark.stands_for("pages of the verb view")
 def test_view_writes_a_page_with_a_text_and_its_translations(
     run_dir, translator, tmp_path
 ):
     text, output = "a <small> dog", tmp_path / "page.html"
 
-    assert run("view", run_dir, text, "--output", output, *FLAGS) == 0
+    flags = ("--beam-size", 3, "--n-best", 2, "--max-length", 7)
+    assert run("view", run_dir, text, "--output", output, *flags) == 0
 
     page = output.read_text("utf-8")
     assert page.startswith("<!doctype html>")

@@ -87,7 +87,6 @@ def finished(small_run, tmp_path_factory):
     figures = {"loss": 2.5, "perplexity": 3.5, "token_accuracy": 0.5}
     Chosen(
         step=7,
-        better="average",
         checkpoints=("step-000000007",),
         validation={"average": figures, "last": figures},
         checksum=files.checksum(path),

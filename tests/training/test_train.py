@@ -5,10 +5,9 @@ import shutil
 from unittest import mock
 
 import pytest
-import sample_runs
 import tensorflow as tf
 from programs import python
-from sample_runs import train_on_digits
+from sample_runs import digit_arguments, train_on_digits
 from warned import warnings_of
 
 from keras_transformer.commands import command_line
@@ -19,13 +18,9 @@ from keras_transformer.training import loop
 
 
 def arguments(corpus, run_dir, *more):
-    return sample_runs.digit_arguments(
-        corpus,
-        run_dir,
-        *("--warmup-steps", "20", "--steps", "30"),
-        *("--checkpoint-every", "7", "--validation-steps", "20"),
-        *more,
-    )
+    steps = ("--warmup-steps", "20", "--steps", "30")
+    rhythm = ("--checkpoint-every", "7", "--validation-steps", "20")
+    return digit_arguments(corpus, run_dir, *steps, *rhythm, *more)
 
 
 @pytest.fixture(scope="module")
