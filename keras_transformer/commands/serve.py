@@ -191,9 +191,9 @@ def _served_run(args: argparse.Namespace) -> "Run | None":
         args.parser.error("expected --run-dir beside --ensemble")
     if not find_versions(args.exported):
         raise UserError(
-            "Expected the folder of an export's versions, such as 1 with a "
-            f"saved_model.pb, received {args.exported}; give the folder above "
-            "a version, or write one with keras-transformer export."
+            "Expected the folder of all versions of an export, such as 1 with "
+            f"a saved_model.pb, received {args.exported}; give the folder "
+            "above a version, or write one with keras-transformer export."
         )
     return None
 
