@@ -70,13 +70,8 @@ class TokenizerAdapter(tf.Module):
             ids[role] = value
         ids["pad"] = ids["pad"] or PAD_ID
         if ids["pad"] != PAD_ID:
-            logger.warning(
-                "The tokenizer's `pad_id` is %d. A Transformer, its loss and "
-                "its metrics take %d alone for padding: train one with "
-                "another vocabulary.",
-                ids["pad"],
-                PAD_ID,
-            )
+            said = "The tokenizer's `pad_id` is %d; a Transformer, its loss and"
+            logger.warning(f"{said} its metrics need %d.", ids["pad"], PAD_ID)
         self.ids = SpecialIds(pad=ids["pad"])
         of_empty = self._rows(self._target, [""]).values.numpy().tolist()
         begin, end = of_empty if len(of_empty) == 2 else (None, None)
@@ -91,8 +86,7 @@ class TokenizerAdapter(tf.Module):
         if ids["eos"] == ids["pad"]:
             raise UserError(
                 "Expected an `eos_id` other than `pad_id`, received "
-                f"{ids['eos']} for both, so nothing tells the end of a target "
-                "from what fills its row; give another `pad_id`."
+                f"{ids['eos']} for both; give another `pad_id`."
             )
         blank = tuple(self.tokenize([""]).values.numpy().tolist())
         self.ids = SpecialIds(**ids, blank=blank)
@@ -159,9 +153,8 @@ def _ways(tokenizer: Any) -> _Ways:
     if hasattr(tokenizer, "tokenize") and hasattr(tokenizer, "detokenize"):
         return _in_graphs(tokenizer.tokenize, tokenizer.detokenize)
     raise UserError(
-        "Expected `tokenizer` to have `tokenize` and `detokenize`, or `encode` "
-        f"and `decode`, received {type(tokenizer).__name__}; write a class "
-        "with one of these pairs around it."
+        "Expected a tokenizer with `tokenize` and `detokenize`, or `encode` "
+        f"and `decode`, received {type(tokenizer).__name__}; wrap it so."
     )
 
 
@@ -184,9 +177,8 @@ def _in_python(encode: Callable, decode: Callable) -> _Ways:
     def encode_all(texts: tf.Tensor) -> tf.RaggedTensor:
         if not tf.executing_eagerly():
             raise UserError(
-                "Expected a tokenizer that a graph can hold, received one "
-                "with `encode` and `decode` in Python; translate with it, or "
-                "export one that has `tokenize` and `detokenize`."
+                "Expected a tokenizer with `tokenize` and `detokenize` for a "
+                "graph, received one in Python; only translate with it."
             )
         rows = [encode(text.decode()) for text in texts.numpy()]
         rows = [list(getattr(row, "ids", row)) for row in rows]
@@ -205,10 +197,9 @@ def _way_back(
     settings, words = layer.get_config(), tf.constant(layer.get_vocabulary())
     if settings["output_mode"] != "int" or len(words) < 3:
         raise UserError(
-            "Expected an adapted `TextVectorization` that returns ids, "
-            f"received one of output_mode {settings['output_mode']!r} with "
-            f"{len(words)} words; make it with output_mode='int', and call "
-            "`adapt` first."
+            "Expected a `TextVectorization` with output_mode='int' after "
+            f"`adapt`, received one with {settings['output_mode']!r} and "
+            f"{len(words)} words; make it so, and adapt it first."
         )
     separator = "" if settings["split"] == "character" else " "
 

@@ -171,9 +171,8 @@ class Tfds(Corpus):
         features = tuple(builder.info.features or ())
         if not {source_lang, target_lang} <= set(features):
             raise UserError(
-                f"Expected text in {source_lang} and {target_lang}, but the "
-                f"features of {dataset} are: {some(features)}; choose among "
-                "these or another dataset."
+                f"Expected text in {source_lang} and {target_lang}, but "
+                f"{dataset} has: {some(features)}; choose two of these."
             )
         way = "check the connection, or set TFDS_DATA_DIR to a folder with it"
         with _explained(dataset, "prepare", way):
@@ -221,11 +220,9 @@ class InMemory(Corpus):
             split: list(checked_pairs(split, of_split, languages))
             for split, of_split in splits.items()
         }
-        for split in splits:
-            if not self._pairs[split]:
-                raise UserError(
-                    f"Expected pairs of sentences in {split}, received none."
-                )
+        for split, pairs in self._pairs.items():
+            if not pairs:
+                raise UserError(f"Expected pairs in {split}, received none.")
 
     def read(self, split: str) -> Iterator[Pair]:
         return iter(self._pairs[split])
@@ -247,15 +244,11 @@ class Mixture(Corpus):
         self, parts: Sequence[tuple[Part, Corpus]], train_split: str
     ) -> None:
         first = parts[0][1]
-        super().__init__(
-            SEPARATOR.join(str(part) for part, _ in parts),
-            first.source_lang,
-            first.target_lang,
-            first.splits,
-        )
+        name = SEPARATOR.join(str(part) for part, _ in parts)
+        languages = first.source_lang, first.target_lang
+        super().__init__(name, *languages, first.splits)
         self.parts, self._train_split = parts, train_split
-        splits = [x.find(train_split, "train_split") for _, x in parts]
-        self._mixed = splits[0]
+        self._mixed, *_ = [x.find(train_split, "train_split") for _, x in parts]
 
     def read(self, split: str) -> Iterator[Pair]:
         if split != self._mixed:
@@ -324,12 +317,9 @@ class HeldOut(Corpus):
                 "Expected `validation_share` for a corpus without a split "
                 f"{name}, but {corpus.name} has one; leave it out."
             )
-        super().__init__(
-            corpus.name,
-            corpus.source_lang,
-            corpus.target_lang,
-            (*corpus.splits, validation_split),
-        )
+        splits = *corpus.splits, validation_split
+        languages = corpus.source_lang, corpus.target_lang
+        super().__init__(corpus.name, *languages, splits)
         self._corpus, self._share = corpus, share
         self._train = corpus.find(train_split, "train_split")
         self._validation = validation_split

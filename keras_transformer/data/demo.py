@@ -20,12 +20,8 @@ from keras_transformer.machine import extras
 
 LANGUAGES = ("en", "de")
 SPLIT_SIZES = {"train": 20_000, "val": 500, "test": 500}
-CURRENCIES = {
-    # code: English singular and plural, German for both.
-    "EUR": ("euro", "euros", "Euro"),
-    "USD": ("dollar", "dollars", "Dollar"),
-    "GBP": ("pound", "pounds", "Pfund"),
-}
+# Their English names end in s if there are several.
+CURRENCIES = (("euro", "Euro"), ("dollar", "Dollar"))
 GOODS = (
     ("The book", "Das Buch"),
     ("The lamp", "Die Lampe"),
@@ -69,9 +65,8 @@ class Demo(Corpus):
         sides = {language_of(code).base for code in (source_lang, target_lang)}
         if sides != set(LANGUAGES):
             raise UserError(
-                "Expected English and German, either way, for the built-in "
-                f"corpus, received {source_lang} and {target_lang}; for other "
-                "languages give a folder of your own text."
+                "Expected English and German for the demo, received "
+                f"{source_lang} and {target_lang}; give text of your own."
             )
 
     def read(self, split: str) -> Iterator[Pair]:
@@ -132,13 +127,18 @@ def _day(draw: random.Random) -> datetime.date:
     return first + datetime.timedelta(draw.randint(0, (last - first).days))
 
 
+def _in_both(day: datetime.date, form: str) -> Pair:
+    english, german = LANGUAGES
+    return (
+        dates.format_date(day, form, locale=english),
+        dates.format_date(day, form, locale=german),
+    )
+
+
 def _spelled_date(draw: random.Random) -> Pair:
     """Friday, the third of May, and the year; Freitag, der dritte Mai."""
     day = _day(draw)
-    weekday, month = (
-        [dates.format_date(day, form, locale=x) for x in LANGUAGES]
-        for form in ("EEEE", "MMMM")
-    )
+    weekday, month = _in_both(day, "EEEE"), _in_both(day, "MMMM")
     return (
         f"{weekday[0]}, the {_spell(day.day, 'en', 'ordinal')} of {month[0]}, "
         f"{_spell(day.year, 'en', 'year')}",
@@ -149,12 +149,7 @@ def _spelled_date(draw: random.Random) -> Pair:
 
 def _date(draw: random.Random) -> Pair:
     """Friday, May 3, 1996, Freitag, 3. Mai 1996; or without weekday."""
-    day = _day(draw)
-    style = draw.choice(("full", "long"))
-    english, german = (
-        dates.format_date(day, style, locale=language) for language in LANGUAGES
-    )
-    return english, german
+    return _in_both(_day(draw), draw.choice(("full", "long")))
 
 
 def _time(draw: random.Random) -> Pair:
@@ -170,14 +165,14 @@ def _time(draw: random.Random) -> Pair:
 def _spelled_amount(draw: random.Random) -> Pair:
     """The book costs two euros and ten cents."""
     whole, cents = draw.randint(1, 999), draw.randint(2, 99)
-    one, many, german_unit = CURRENCIES[draw.choice(("EUR", "USD"))]
+    unit, german_unit = draw.choice(CURRENCIES)
     english, german = draw.choice(GOODS)
     # "ein Euro", not "eins Euro"; the same at the end of 101.
     german_whole = _spell(whole, "de")
     if whole % 100 == 1:
         german_whole = german_whole.removesuffix("s")
     return (
-        f"{english} costs {_spell(whole, 'en')} {one if whole == 1 else many} "
+        f"{english} costs {_spell(whole, 'en')} {unit}{'s' * (whole > 1)} "
         f"and {_spell(cents, 'en')} cents.",
         f"{german} kostet {german_whole} {german_unit} "
         f"und {_spell(cents, 'de')} Cent.",
@@ -187,7 +182,7 @@ def _spelled_amount(draw: random.Random) -> Pair:
 def _amount(draw: random.Random) -> Pair:
     """The book costs €234.50. Das Buch kostet 234,50 €."""
     value = draw.randrange(100, 10 ** draw.randint(3, 5)) / 100
-    currency = draw.choice(tuple(CURRENCIES))
+    currency = draw.choice(("EUR", "USD", "GBP"))
     english, german = draw.choice(GOODS)
     price, preis = (
         numbers.format_currency(value, currency, locale=language)

@@ -61,9 +61,8 @@ class Folder(Corpus):
             counts = [sum(1 for _ in read_texts(path)) for path in paths]
             if counts[0] != counts[1]:
                 raise UserError(
-                    "Expected a line in one language for every line in the "
-                    f"other, found {counts[0]} in {source} and {counts[1]} in "
-                    f"{target}; align them again."
+                    f"Expected as many lines on both sides, found {counts[0]} "
+                    f"in {source} and {counts[1]} in {target}; align them."
                 )
             if not counts[0]:
                 raise UserError(

@@ -280,12 +280,10 @@ def _rules() -> dict[str, str]:
         if not unicodedata.is_normalized("NFC", text)
         and not (len(text) == 1 and is_singleton(text))
     }
-    for character in characters:
-        if _is_space(character):
-            rules[character] = " "
-        elif unicodedata.category(character) == "Cc":
-            rules[character] = ""
-    rules |= {_BYTE_ORDER_MARK: "", SPACE: _NONCHARACTER}
+    control = (x for x in characters if unicodedata.category(x) == "Cc")
+    rules |= dict.fromkeys([*control, _BYTE_ORDER_MARK], "")
+    rules |= dict.fromkeys(filter(_is_space, characters), " ")
+    rules[SPACE] = _NONCHARACTER
     # Neither needs a rule, and sentencepiece takes none for the zero byte.
     del rules["\0"], rules[" "]
     return rules

@@ -119,7 +119,8 @@ class PairedTokenizer(Tokenizer):
         ids, pieces = self._ids(tags), self._ids(self._run("tokenize", rest))
         if tf.executing_eagerly():
             self._check_tags(tags.values, ids.values)
-        return tf.concat([ids, pieces, _for_each(rest, EOS_ID)], axis=1)
+        ends = tf.fill([tf.size(rest), 1], EOS_ID)
+        return tf.concat([ids, pieces, ends], axis=1)
 
     def _check_tags(self, tags: tf.Tensor, ids: tf.Tensor) -> None:
         """Warn once of each tag that the model lacks: it reads none then."""
@@ -150,9 +151,8 @@ class PairedTokenizer(Tokenizer):
 
     def _ids(self, pieces: tf.RaggedTensor) -> tf.RaggedTensor:
         """Look up the id of each piece, int32."""
-        return tf.ragged.map_flat_values(
-            lambda names: tf.cast(self._table.lookup(names), tf.int32), pieces
-        )
+        ids = self._table.lookup(pieces.values)
+        return pieces.with_values(tf.cast(ids, tf.int32))
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         # Pieces of the other side come out by their names.
@@ -167,8 +167,3 @@ class PairedTokenizer(Tokenizer):
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [self._names[int(piece_id)] for piece_id in ids]
-
-
-def _for_each(text: tf.Tensor, value: int) -> tf.RaggedTensor:
-    """Return one int32 for each text, ragged `(B, 1)`."""
-    return tf.RaggedTensor.from_tensor(tf.fill([tf.size(text), 1], value))

@@ -53,8 +53,7 @@ def _check(symbol: str, where: str) -> None:
     if not symbol or has_space or not symbol.isprintable():
         raise UserError(
             "Expected a symbol without spaces and invisible characters in "
-            f"{where}, found {symbol!r}; change it, or write {SPACE} in its "
-            "first place for the space before it."
+            f"{where}, found {symbol!r}; a space before it is written {SPACE}."
         )
     if SPECIAL.fullmatch(symbol):
         raise UserError(

@@ -39,9 +39,8 @@ def checked_texts(
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             raise UserError(
-                f"Expected texts as `{name}`, received "
-                f"{text if text is None else type(text).__name__} in "
-                f"place {number}; make a str of it or leave it out."
+                f"Expected a str in place {number} of `{name}`, received "
+                f"{text if text is None else type(text).__name__}; drop it."
             )
         if in_utf_8 or (without_zero and "\0" in text):
             _check_characters(text, f"place {number} of `{name}`")
@@ -102,8 +101,7 @@ def _check_characters(text: str, place: str) -> None:
         found = f"half of a surrogate pair, {ascii(text[error.start])}"
     if found:
         raise UserError(
-            f"Expected Unicode text, received {found}, in {place}; leave it "
-            "out."
+            f"Expected Unicode text, received {found}, in {place}; drop it."
         )
 
 

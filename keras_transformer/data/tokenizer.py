@@ -217,9 +217,8 @@ class Tokenizer(tf.Module):
             return self
         if self.target.spm != self.model:
             raise config.UserError(
-                "Expected one vocabulary to add `symbols` to, found two "
-                "joined, as some imported runs have; leave out `symbols`, or "
-                "give a `tokenizer` that has them."
+                "Expected one vocabulary to add `symbols` to, found two, of an "
+                "imported run; leave them out, or give another `tokenizer`."
             )
         pieces = read_symbols(symbols)
         return type(self)(sentencepiece_file.with_pieces(self.model, pieces))
@@ -249,8 +248,7 @@ class Tokenizer(tf.Module):
         except OSError as error:
             raise config.UserError(
                 f"Expected a vocabulary at {path}, found none "
-                f"({error.strerror}); give the directory of a run that has "
-                "begun, or a sentencepiece model."
+                f"({error.strerror}); give a run or a sentencepiece model."
             ) from None
         except ValueError as error:
             raise config.UserError(

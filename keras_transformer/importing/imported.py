@@ -116,8 +116,8 @@ class Arrays:
         """Return an array that a Transformer has, or refuse the model."""
         if name not in self.left:
             raise UserError(
-                f"{self._what} cannot be imported: it lacks {name}, which a "
-                "Transformer of its settings has; download it again."
+                f"{self._what} lacks {name}, which its settings ask for; "
+                "download both again."
             )
         return self.left.pop(name)
 
@@ -135,9 +135,8 @@ class Arrays:
                         weights[f"{stack}/layer_{i}/{name}{part}"] = array
         if self.left:
             raise UserError(
-                f"{self._what} cannot be imported exactly: it has "
-                f"{min(self.left)}, which has no place in a Transformer of "
-                "its settings; give the settings that came with the weights."
+                f"{self._what} cannot be imported exactly: no setting asks for "
+                f"its {min(self.left)}; give the settings of these weights."
             )
         return weights
 

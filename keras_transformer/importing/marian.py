@@ -144,8 +144,10 @@ _SHOWN = {hidden: ordinal for ordinal, hidden in _HIDDEN.items()}
 
 def read(folder: pathlib.Path) -> Imported:
     """Read a model as Marian writes it."""
-    weights_path = _named(folder, "models")
-    vocabulary_path = _named(folder, "vocabs")
+    path = folder / DECODER
+    decoder = _settings(source_files.read_bytes(path), path)
+    weights_path = _named(folder, decoder, "models")
+    vocabulary_path = _named(folder, decoder, "vocabs")
     arrays = Arrays(_arrays(weights_path), weights_path)
     settings = _settings(
         bytes(arrays.take(_SETTINGS)).rstrip(b"\0"), weights_path
@@ -253,9 +255,7 @@ def _pieces(ids: Mapping[str, int], path: pathlib.Path) -> list[str]:
     """List their pieces in the order of our ids, with our padding and begin."""
     for piece in (_UNKNOWN, _END):
         if piece not in ids:
-            raise UserError(
-                f"Expected the piece {piece} in {path}, found none."
-            )
+            raise UserError(f"{path} lacks the piece {piece}; fetch it again.")
     special = (_PADDING, _UNKNOWN, _BEGIN, _END)
     others = sorted(set(ids) - set(special), key=ids.__getitem__)
     return [*special, *others]
@@ -268,13 +268,13 @@ def _tokenizer(folder: pathlib.Path, pieces: Sequence[str]) -> PairedTokenizer:
     return PairedTokenizer(pack(source, target, pieces))
 
 
-def _named(folder: pathlib.Path, setting: str) -> pathlib.Path:
+def _named(
+    folder: pathlib.Path, decoder: Settings, setting: str
+) -> pathlib.Path:
     """Find the one file that a setting of `decoder.yml` names."""
-    path = folder / DECODER
-    settings = _settings(source_files.read_bytes(path), path)
-    names = settings.values.get(setting)
+    names = decoder.values.get(setting)
     if not isinstance(names, list) or len(set(map(str, names))) != 1:
-        settings.refuse(setting, "one, for both sides")
+        decoder.refuse(setting, "one, for both sides")
     # The paths come from the training machine; the files lie beside.
     return folder / pathlib.PurePath(str(names[0])).name
 
@@ -293,11 +293,10 @@ def _settings(content: bytes, path: pathlib.Path) -> Settings:
 
 def _vocabulary(path: pathlib.Path) -> dict[str, int]:
     with source_files.refusing(path, "a vocabulary"):
-        text = (
-            source_files.read_bytes(path).decode("utf-8-sig").translate(_HIDDEN)
-        )
+        text = source_files.read_bytes(path).decode("utf-8-sig")
+        hidden = text.translate(_HIDDEN)
         # Plain, so that the piece "no" is not False and "1" not a number.
-        ids = source_files.parse_yaml(text, path, plain=True)
+        ids = source_files.parse_yaml(hidden, path, plain=True)
         return {piece.translate(_SHOWN): int(i) for piece, i in ids.items()}
 
 

@@ -155,9 +155,8 @@ def _data(folder: pathlib.Path) -> Mapping[str, Any]:
     if len(parts) != 1:
         names = ", ".join(path.name for path in parts) or "none"
         raise UserError(
-            f"Expected in {folder} one .yml file with data: and in it "
-            f"source_vocabulary, found {names}; copy the configuration of the "
-            "training there, and its vocabularies."
+            f"Expected in {folder} one .yml file with source_vocabulary under "
+            f"data, found {names}; copy that of the training there."
         )
     return next(iter(parts.values()))
 
@@ -173,9 +172,8 @@ def read_side(data: Mapping[str, Any], side: str, folder: pathlib.Path) -> Side:
     is_special = vocabulary[:3] == (_PADDING, _BEGIN, _END)
     if not is_special or len(set(vocabulary)) < len(vocabulary):
         raise UserError(
-            f"Expected {_PADDING}, {_BEGIN} and {_END} as the first lines of "
-            f"{path}, and no piece twice, received {', '.join(vocabulary[:3])} "
-            "or one twice; give the vocabulary that the model was trained with."
+            f"Expected {_PADDING}, {_BEGIN}, {_END} and then other pieces in "
+            f"{path}, each once; give the vocabulary of the training."
         )
     return Side(vocabulary, _sentencepiece(data, side, folder))
 
@@ -216,10 +214,9 @@ def _sentencepiece(
     other = sorted(set(params) - _NO_EFFECT)
     if model is None or other:
         raise UserError(
-            f"Expected in the data's {name} a type: SentencePieceTokenizer "
-            "with params: and in it model: FILE, received "
-            f"{config if data.get(name) else 'none'}; only pieces of "
-            "sentencepiece can be made from text here."
+            f"Expected a SentencePieceTokenizer with a `model` as {name}, "
+            f"received {config if data.get(name) else 'none'}; no other "
+            "tokenization can be imported."
         )
     return source_files.read_sentencepiece(_find(folder, model, name))
 
@@ -294,9 +291,8 @@ def _rows(
     unknown = len(side.vocabulary)
     if len(table) != unknown + 1:
         raise UserError(
-            f"Expected a {name} of {len(table) - 1} lines, as the checkpoint's "
-            f"matrix has, received {unknown}; give the one that the model was "
-            "trained with."
+            f"Expected a {name} of {len(table) - 1} lines, as the checkpoint, "
+            f"received {unknown}; give that of the training."
         )
     place = {piece: i for i, piece in enumerate(side.vocabulary)}
     rows = np.array([place.get(piece, unknown) for piece in pieces])

@@ -88,8 +88,7 @@ def read(folder: pathlib.Path) -> Imported:
     """Read a model that another system has trained."""
     if not folder.is_dir():
         raise UserError(
-            f"Expected the folder of a model, found none at {folder}; check "
-            "the path."
+            f"Expected a model's folder, found none at {folder}; check it."
         )
     names = {path.name for path in folder.iterdir() if path.is_file()}
     for known, reader in _READERS:
@@ -131,14 +130,12 @@ def _build(imported: Imported) -> Transformer:
         array = np.asarray(imported.weights[name], "float32")
         if array.shape != (shape := tuple(variable.shape)):
             raise UserError(
-                f"The weights {name} have the shape {array.shape}, but the "
-                f"model's settings ask for {shape}; give the settings that "
-                "came with the weights."
+                f"The weights {name} have the shape {array.shape}, settings "
+                f"ask for {shape}; give those that came with the weights."
             )
         if not np.isfinite(array).all():
             raise UserError(
-                f"The weights {name} hold infinite numbers or NaN; download "
-                "them again."
+                f"The weights {name} hold NaN or infinity; fetch them again."
             )
         variable.assign(array)
     return model

@@ -24,19 +24,15 @@ def needs(module: str, extra: str) -> Any:
 
 
 def check_keras() -> None:
-    """Refuse global settings of Keras that a run cannot have.
-
-    A run names its precision itself, so the global policy has no effect.
-    """
+    """Refuse global settings that a run cannot have; it sets its own policy."""
     import keras
 
     backend, floatx = keras.backend.backend(), keras.config.floatx()
     if (backend, floatx) != ("tensorflow", "float32"):
         raise UserError(
-            "Expected Keras to have the backend tensorflow and the floatx "
-            f"float32 for a run, found {backend} and {floatx}; mend keras.json,"
-            " start Python with KERAS_BACKEND=tensorflow, or call "
-            "keras.config.set_floatx('float32')."
+            "Expected Keras's backend tensorflow and floatx float32, found "
+            f"{backend} and {floatx}; mend keras.json, set KERAS_BACKEND="
+            "tensorflow, or call keras.config.set_floatx('float32')."
         )
 
 

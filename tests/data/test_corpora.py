@@ -21,22 +21,16 @@ GERMAN = [f"Satz {number} für dich" for number in range(7)]
 ENGLISH = [f"sentence {number} for you" for number in range(7)]
 
 
-def write(folder, **files):
-    """Write `train_en=b"…"` as `train.en`."""
+def write(folder, files):
     for name, content in files.items():
-        (folder / ".".join(name.rsplit("_", 1))).write_bytes(content)
+        (folder / name).write_bytes(content)
     return str(folder)
 
 
 def test_a_folder_pairs_its_files_line_by_line(tmp_path):
-    name = write(
-        tmp_path,
-        train_en=b"one\ntwo\n",
-        train_de="eins\nzwölf\n".encode(),
-        test_en=b"three\n",
-        test_de=b"drei\n",
-        one_language_en=b"alone\n",
-    )
+    files = {"train.en": b"one\ntwo\n", "train.de": "eins\nzwölf\n".encode()}
+    files |= {"test.en": b"three\n", "test.de": b"drei\n"}
+    name = write(tmp_path, {**files, "one_language.en": b"alone\n"})
     corpus = open_corpus(name, "en", "de")
     assert set(corpus.splits) == {"train", "test"}
     for _ in range(2):  # It can be read again.
@@ -51,11 +45,9 @@ def test_lines_end_at_line_feeds_only_and_a_byte_order_mark_is_no_text(
     tmp_path,
 ):
     odd, mark = "a\u2028b\u0085c\x0bd\x0ce\u00a0f\rg", "\ufeff"
-    name = write(
-        tmp_path,
-        train_en=f"{mark}{odd}\r\n\n second \n".encode(),
-        train_de=f"{mark}eins\r\n{mark}zwei\ndrei".encode(),
-    )
+    source = f"{mark}{odd}\r\n\n second \n".encode()
+    target = f"{mark}eins\r\n{mark}zwei\ndrei".encode()
+    name = write(tmp_path, {"train.en": source, "train.de": target})
     # The last line needs no end; within a file the mark is a joiner of old.
     pairs = list(open_corpus(name, "en", "de").pairs("train"))
     assert pairs == [(odd, "eins"), ("", f"{mark}zwei"), (" second ", "drei")]
@@ -67,8 +59,8 @@ LINE = b"1\n"
 @pytest.mark.parametrize(
     "files, languages, name",
     [
-        (["train_en", "train_de"], "en fr", "SPLIT.fr"),
-        (["train_en.zst", "train_de.zst"], "en de", "unzstd"),
+        (["train.en", "train.de"], "en fr", "SPLIT.fr"),
+        (["train.en.zst", "train.de.zst"], "en de", "unzstd"),
         (None, "en de", "no-folder"),
         # Both would be read from the files of one.
         (None, "de deu", "deu"),
@@ -80,7 +72,7 @@ def test_a_folder_without_a_pair_of_files_is_refused(
     folder = tmp_path / "no-folder"
     if files is not None:
         folder.mkdir()
-        write(folder, **dict.fromkeys(files, LINE))
+        write(folder, dict.fromkeys(files, LINE))
     with pytest.raises(config.UserError, match=name):
         open_corpus(str(folder), *languages.split())
 
@@ -99,15 +91,15 @@ def test_a_folder_without_a_pair_of_files_is_refused(
 )
 def test_a_split_nobody_can_read_is_refused_at_once(tmp_path, split, message):
     packed = gzip.compress(b"eins\n" * 1000)
-    name = write(
-        tmp_path,
-        **dict(whole_en=LINE, whole_de=LINE, unequal_en=LINE * 3),
-        **dict(unequal_de=LINE, empty_en=b"", empty_de=b"", half_en=LINE),
-        **dict(packed_en=LINE, endless_en=LINE),
-    )
     endless = gzip.compress(b"eins" * 5_000_000 if split == "endless" else b"")
-    (tmp_path / "endless.de.gz").write_bytes(endless)
-    (tmp_path / "packed.de.gz").write_bytes(packed[: len(packed) // 2])
+    names = "whole.en whole.de unequal.de half.en packed.en endless.en"
+    files = {
+        **dict.fromkeys(names.split(), LINE),
+        **{"unequal.en": LINE * 3, "empty.en": b"", "empty.de": b""},
+        **{"packed.de.gz": packed[: len(packed) // 2]},
+        **{"endless.de.gz": endless},
+    }
+    name = write(tmp_path, files)
     corpus = open_corpus(name, "en", "de")
     with pytest.raises(config.UserError, match=message):
         corpus.pairs(split, "named")
@@ -142,8 +134,7 @@ def test_a_block_may_end_in_a_line_or_a_character(tmp_path, monkeypatch, size):
 )
 def test_every_door_for_text_has_the_same_checks(tmp_path, content, message):
     path = tmp_path / "train.en"
-    for name in "train.en", "train.de":
-        (tmp_path / name).write_bytes(content)
+    write(tmp_path, {"train.en": content, "train.de": content})
 
     def verb(*paths):
         with contextlib.ExitStack() as stack:
@@ -274,10 +265,8 @@ def test_an_unknown_dataset_or_language_is_one_sentence(toy, name, target):
 
 def test_a_folder_may_spell_its_languages_in_another_way(tmp_path):
     for split in ("train", "val"):
-        write(
-            tmp_path, **{f"{split}_pt-BR": b"um\n", f"{split}_zh-Hans": b"a\n"}
-        )
-        (tmp_path / f"{split}.zh-Hans").rename(tmp_path / f"{split}.zh_Hans")
+        sides = {f"{split}.pt-BR": b"um\n", f"{split}.zh_Hans": b"a\n"}
+        write(tmp_path, sides)
     corpus = open_corpus(str(tmp_path), "pt_br", "zh-hans")
     assert list(corpus.pairs("train")) == [("um", "a")]
     assert (corpus.source_lang, corpus.target_lang) == ("pt_br", "zh-hans")
@@ -286,18 +275,15 @@ def test_a_folder_may_spell_its_languages_in_another_way(tmp_path):
     for sides in ("pt", "zh-Hant"), ("pt", "pt_PT"), ("pt_PT", "zh"):
         with pytest.raises(config.UserError, match="SPLIT.pt"):
             open_corpus(str(tmp_path), *sides)
-    write(tmp_path, dev_eng_Latn=b"one\n", dev_deu_Latn=b"eins\n")
-    for code in "eng", "deu":  # As FLORES has them.
-        path = tmp_path / f"dev_{code}.Latn"
-        path.rename(tmp_path / f"dev.{code}_Latn")
+    # As FLORES has them.
+    write(tmp_path, {"dev.eng_Latn": b"one\n", "dev.deu_Latn": b"eins\n"})
     assert list(open_corpus(str(tmp_path)).pairs("dev")) == [("one", "eins")]
-    write(tmp_path, dev_fr=b"un\n", dev_es=b"uno\n")  # Of any country.
+    write(tmp_path, {"dev.fr": b"un\n", "dev.es": b"uno\n"})  # Of any country.
     corpus = open_corpus(str(tmp_path), "fr_CA", "es-419")
     assert list(corpus.pairs("dev")) == [("un", "uno")]
 
 
 def test_a_code_that_could_leave_its_folder_is_refused(tmp_path):
-    write(tmp_path, train_en=b"one\n", train_de=b"eins\n")
     with pytest.raises(config.UserError, match="code of a language"):
         open_corpus(str(tmp_path), "en", "..")
     with pytest.raises(config.UserError, match="code of a language"):

@@ -65,19 +65,9 @@ def test_chinese_and_japanese_read_wrongly_or_with_spaces_are_counted():
     ]
     read += [texts[0].encode("gbk").decode("latin-1"), "I ran. ðŸ˜€"]
     read += ["Привет".encode("cp1251").decode("latin-1")]
-    natural = [
-        *texts,
-        "« Él »… «\xa0été…\xa0»",
-        "Það æði þýðir »é”…«",
-        "¡¡¡Ñ!!!",
-    ]
-    natural += [
-        "东 西",
-        "東京 大阪 京都",
-        "½½½½½½½ °°°°",
-        "ÄÖÜß",
-        "나 는 그 집 에",
-    ]
+    natural = [*texts, "« Él »… «\xa0été…\xa0»", "Það æði þýðir »é”…«"]
+    natural += ["¡¡¡Ñ!!!", "东 西", "東京 大阪 京都", "½½½½½½½ °°°°", "ÄÖÜß"]
+    natural += ["나 는 그 집 에"]
     spaced = [" ".join(texts[0]), "ab 彼 は 学 生 で す"]
     found = look([(x, "x") for x in read + natural + spaced])
     assert found.leftovers == {"mojibake": len(read), "spacing": 2}
@@ -116,11 +106,8 @@ def test_a_mixture_that_repeats_pairs_on_purpose_has_no_repeated_ones(
 def records(tmp_path_factory):
     """Digits in words, three names, and one side that is too long."""
     pairs = [*zip(*digit_corpus()["test"], strict=True)]
-    pairs[3:3] = [
-        ("日本 one", "Ł one"),
-        ("日 two", "two" * 99),
-        ("one 本本", "x"),
-    ]
+    odd = [("日本 one", "Ł one"), ("日 two", "two" * 99), ("one 本本", "x")]
+    pairs[3:3] = odd
     folder = tmp_path_factory.mktemp("records")
     return TokenisedCorpus.build(pairs, digit_tokenizer(), folder / "train", 47)
 

@@ -26,11 +26,7 @@ GONE = re.compile("[\1-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff]")
 
 
 def composed(text):
-    return single_spaces(unicodedata.normalize("NFC", text))
-
-
-def single_spaces(text):
-    text = GONE.sub("", text)
+    text = GONE.sub("", unicodedata.normalize("NFC", text))
     return SPACES.sub(" ", text).strip(" ")
 
 

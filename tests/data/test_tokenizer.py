@@ -35,18 +35,13 @@ def tokenizer(path):
     return Tokenizer.load(path)
 
 
-@pytest.fixture(scope="module")
-def oracle(path):
-    """The same model in the sentencepiece library, without TensorFlow."""
-    return sentencepiece.SentencePieceProcessor(model_file=str(path))
-
-
 def round_trip(tokenizer, text):
     (result,) = tokenizer.detokenize(tokenizer.target.tokenize([text])).numpy()
     return result.decode()
 
 
-def test_four_ids_have_roles_and_there_are_as_many_as_asked(tokenizer, oracle):
+def test_four_ids_have_roles_and_there_are_as_many_as_asked(tokenizer, path):
+    oracle = sentencepiece.SentencePieceProcessor(model_file=str(path))
     ids = [oracle.pad_id(), oracle.unk_id(), oracle.bos_id(), oracle.eos_id()]
     assert ids == [PAD, UNK, BOS, EOS]
     assert tokenizer.vocab_size == oracle.get_piece_size() == 317

@@ -182,11 +182,3 @@ def test_an_imported_run_says_how_to_go_on(originals, tmp_path):
         Run(path).evaluate()
     with pytest.raises(UserError, match=f"imported: .* `init_from` {path}"):
         RunConfig.load(path).with_changes({"dropout": 0.7}, path)
-
-
-def test_what_is_no_language_is_not_taken_over(originals, tmp_path):
-    # It is part of file names.
-    with pytest.raises(UserError, match=r"such as de.*received '\.\./x'"):
-        run_directory.import_run(
-            originals / "hf", tmp_path / "run", "en", "../x"
-        )

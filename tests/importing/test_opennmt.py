@@ -154,7 +154,7 @@ def test_ctranslate2_translates_likewise(case, tmp_path):
 def test_a_folder_without_its_files_is_refused(tmp_path):
     folder = shutil.copytree(MODELS / "separate", tmp_path / "model")
     (folder / "data.yml").rename(folder / "data")
-    with pytest.raises(UserError, match="data: "):
+    with pytest.raises(UserError, match="source_vocabulary"):
         run_directory.read(folder)
     (folder / "data").rename(folder / "data.yml")
     assert run_directory.read(folder).model.num_heads == 3
@@ -216,26 +216,23 @@ def test_the_end_of_a_source_is_what_the_data_says():
             read({name: controls})
 
 
+def tokenized(how):
+    return {"source_vocabulary": "shared.vocab", "source_tokenization": how}
+
+
 def test_a_tokenization_without_sentencepiece_is_refused():
-    data = {
-        "source_vocabulary": "shared.vocab",
-        "source_tokenization": {"mode": "aggressive", "bpe_model_path": "bpe"},
-    }
+    data = tokenized({"mode": "aggressive", "bpe_model_path": "bpe"})
     with pytest.raises(UserError, match="source_tokenization"):
         opennmt.read_side(data, "source", MODELS / "unequal")
     # OpenNMT's own tokenizer may hold one.
-    own = {"mode": "none", "sp_model_path": "sp.model"}
-    data["source_tokenization"] = own
+    data = tokenized({"mode": "none", "sp_model_path": "sp.model"})
     side = opennmt.read_side(data, "source", MODELS / "unequal")
     assert side.sentencepiece == (MODELS / "unequal/sp.model").read_bytes()
 
 
 def test_a_tokenization_may_be_a_file_beside_the_configuration(tmp_path):
-    data = {
-        "source_vocabulary": "shared.vocab",
-        # As it was on the machine of the training.
-        "source_tokenization": "config/tokenization.yml",
-    }
+    # Its path was that of the machine of the training.
+    data = tokenized("config/tokenization.yml")
     folder = shutil.copytree(MODELS / "unequal", tmp_path / "model")
     with pytest.raises(UserError, match="no tokenization.yml; copy it"):
         opennmt.read_side(data, "source", folder)

@@ -14,28 +14,8 @@ GPUS = [
 ]
 
 
-@pytest.fixture
-def machine(monkeypatch):
-    """Sets what TensorFlow sees."""
-
-    def make(gpus=()):
-        def listed(kind):
-            return list(gpus) if kind == "GPU" else []
-
-        monkeypatch.setattr(tf.config, "list_physical_devices", listed)
-
-    return make
-
-
-def said(caplog):
-    caplog.clear()
-    with caplog.at_level("INFO", "keras_transformer"):
-        devices.log_devices()
-    return [(record.levelname, record.message) for record in caplog.records]
-
-
-def test_commands_let_the_memory_of_all_gpus_grow(machine, monkeypatch):
-    machine(GPUS)
+def test_commands_let_the_memory_of_all_gpus_grow(monkeypatch):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: GPUS)
     grown = []
     monkeypatch.setattr(
         tf.config.experimental,
@@ -46,34 +26,22 @@ def test_commands_let_the_memory_of_all_gpus_grow(machine, monkeypatch):
     assert grown == [(gpu, True) for gpu in GPUS]
 
 
-@pytest.fixture
-def processor(tmp_path, monkeypatch):
-    """Sets the cores that Linux schedules on, and the quota of their time."""
-    path = tmp_path / "cpu.max"
-    monkeypatch.setattr(devices, "QUOTA", path)
-
-    def make(cores, quota=None):
-        monkeypatch.setattr(
-            devices.os, "sched_getaffinity", lambda _: range(cores)
-        )
-        if quota:
-            path.write_text(quota)
-
-    return make
-
-
 @pytest.mark.parametrize(
     "quota, cores",
-    [(None, 12), ("max 100000\n", 12), ("250000 100000\n", 3)],
+    [("", 12), ("max 100000\n", 12), ("250000 100000\n", 3)],
 )
 def test_a_container_has_the_cores_of_its_quota(
-    machine, processor, caplog, quota, cores
+    tmp_path, monkeypatch, caplog, quota, cores
 ):
-    machine()
-    processor(12, quota)
+    caplog.set_level("INFO", "keras_transformer")
+    path = tmp_path / "cpu.max"
+    path.write_text(quota)
+    monkeypatch.setattr(devices, "QUOTA", path)
+    monkeypatch.setattr(devices.os, "sched_getaffinity", lambda _: range(12))
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: [])
     assert devices.cores() == cores
-    message = f"No GPU: computing on {cores} CPU cores."
-    assert said(caplog) == [("INFO", message)]
+    devices.log_devices()
+    assert caplog.messages == [f"No GPU: computing on {cores} CPU cores."]
 
 
 @pytest.mark.parametrize(

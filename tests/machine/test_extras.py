@@ -14,8 +14,10 @@ from sample_runs import OPTIONS
 
 from keras_transformer.__main__ import parse_args
 from keras_transformer.config import UserError
-from keras_transformer.data import corpora, demo
-from keras_transformer.exporting import ctranslate2, saved_model
+from keras_transformer.data import demo
+from keras_transformer.data.corpora import open_corpus
+from keras_transformer.exporting import saved_model
+from keras_transformer.exporting.ctranslate2 import check
 from keras_transformer.machine import extras
 from keras_transformer.runs import history
 from keras_transformer.translation import sentences
@@ -54,27 +56,15 @@ def start_server(folder):
     args.verb(args)
 
 
-def read_demo(_):
-    list(corpora.open_corpus("demo", "en", "de").pairs("val"))
-
-
-def read_tfds(_):
-    corpora.open_corpus("tfds:wmt14_translate", "de", "en")
-
-
-def write_ctranslate2(folder):
-    ctranslate2.check(folder / "new", "int8")
-
-
 @pytest.mark.parametrize(
     "package, extra, use",
     [
-        ("num2words", "demo", read_demo),
-        ("tensorflow_datasets", "tfds", read_tfds),
+        ("num2words", "demo", lambda _: open_corpus("demo").pairs("val")),
+        ("tensorflow_datasets", "tfds", lambda _: open_corpus("tfds:a")),
         ("matplotlib", "plot", history.plot),
         ("sentencex", "sentences", lambda _: sentences.Splitter("en", "de")),
         ("uvicorn", "serve", start_server),
-        ("ctranslate2", "ctranslate2", write_ctranslate2),
+        ("ctranslate2", "ctranslate2", lambda at: check(at / "new", "int8")),
     ],
 )
 def test_a_missing_package_is_one_sentence_with_the_command(
