@@ -213,22 +213,18 @@ def _passes(
     read: list[Ids], at_once: int, bos_id: int
 ) -> Iterator[tuple[list[Ids], np.ndarray]]:
     """Choose few targets to read, with a place in them for every row."""
-    row_of = {ids: row for row, ids in enumerate(read)}
+    unread = {ids: row for row, ids in enumerate(read)}
     # A pass over a beginning that none continued covers all that led there.
     went_on = {ids[:-1] for ids in read if ids}
     last = sorted((ids for ids in read if ids not in went_on), key=len)
-    filled: set[int] = set()
-    for first in range(0, len(last), max(1, at_once)):
-        batch = last[first : first + max(1, at_once)]
+    at_once = max(1, at_once)
+    for first in range(0, len(last), at_once):
+        batch = last[first : first + at_once]
         places = {
-            row_of[ids[:t]]: (b, t)
+            ids[:t]: (b, t)
             for b, ids in enumerate(batch)
             for t in range(len(ids) + 1)
         }
-        places = {row: at for row, at in places.items() if row not in filled}
-        filled |= places.keys()
-        yield (
-            [(bos_id, *ids) for ids in batch],
-            # (3, rows): the rows, and for each its row and position in a batch.
-            np.array([(row, *at) for row, at in places.items()]).T,
-        )
+        # The rows, and for each its row and its position in the batch.
+        new = [(unread.pop(x), *at) for x, at in places.items() if x in unread]
+        yield [(bos_id, *ids) for ids in batch], np.array(new).T

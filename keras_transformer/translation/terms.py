@@ -152,19 +152,15 @@ class Terms:
         """Find where words begin and end."""
         if not self._has_spaces:
             return {*itertools.chain(*words_of(text, self._language))}
-        letters = _are_letters(text)
+        letters = [x.isalnum() or category(x)[0] == "M" for x in text]
+        if not text.isascii():
+            for i, form in enumerate(forms_of(text)):
+                if not form.strip(
+                    "\u200c\u200d"
+                ):  # What shows nothing goes on.
+                    letters[i] = i > 0 and letters[i - 1]
         pairs = itertools.pairwise([False, *letters, False])
         return {i for i, both in enumerate(pairs) if not all(both)}
-
-
-def _are_letters(text: str) -> list[bool]:
-    """Return which characters are of words; what shows nothing goes on."""
-    letters = [x.isalnum() or category(x)[0] == "M" for x in text]
-    if not text.isascii():
-        for i, form in enumerate(forms_of(text)):
-            if not form.strip("\u200c\u200d"):
-                letters[i] = i > 0 and letters[i - 1]
-    return letters
 
 
 def marker(
