@@ -143,10 +143,8 @@ def _tied_gradient(
 
 
 def _upstream(*args, upstream=None):
-    """Return the gradient of the smoothed losses `(N, 1)`.
-
-    PyTorch gives that of both losses by its name, other backends give it alone.
-    """
+    """Return the gradient of the smoothed losses `(N, 1)`."""
+    # PyTorch gives the gradient of both losses by its name.
     return (args[0] if upstream is None else upstream)[0][:, None]
 
 

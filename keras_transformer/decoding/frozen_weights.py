@@ -66,14 +66,9 @@ def freeze(
                 "since int8 needs its operators, found another or `portable`; "
                 "choose float32 or bfloat16."
             )
-    in_bfloat16 = precision == "bfloat16"
     if not others:
-        models = [
-            model
-            if (model.compute_dtype == "bfloat16") == in_bfloat16
-            else _computing_in("bfloat16" if in_bfloat16 else "float32", model)
-            for model in models
-        ]
+        dtype = "bfloat16" if precision == "bfloat16" else "float32"
+        models = [_computing_in(dtype, model) for model in models]
     if not packs:
         return models, None
     kind = Int8Weights if precision == "int8" else PackedWeights
@@ -81,7 +76,9 @@ def freeze(
 
 
 def _computing_in(dtype: str, model: Transformer) -> Transformer:
-    """Make a model again that computes in another type."""
+    """Return a model, or make it again if it computes in the other type."""
+    if (model.compute_dtype == "bfloat16") == (dtype == "bfloat16"):
+        return model
     copy = type(model).from_config({**model.get_config(), "dtype": dtype})
     copy.set_weights(model.get_weights())
     return copy
@@ -267,7 +264,7 @@ def _packed(
         T=_Attribute(type=rows.dtype.as_datatype_enum),
         transpose_b=_Attribute(b=transposed),
         num_args=_Attribute(i=1),
-        fused_ops=_Attribute(list=_Attribute.ListValue(s=fused)),
+        fused_ops=_listed(s=fused),
         is_filter_const=_Attribute(b=True),
         # The label under which its kernels are registered.
         _kernel=_Attribute(s=b"MklNameChangeOp"),
@@ -307,12 +304,10 @@ def _int8_product(
         _INT8,
         inputs,
         tf.float32,
-        Tdevice_inputs=_Attribute(list=_Attribute.ListValue(type=types)),
-        Thost_inputs=_Attribute(list=_Attribute.ListValue()),
-        Tdevice_outputs=_Attribute(
-            list=_Attribute.ListValue(type=[of_floats.type])
-        ),
-        Thost_outputs=_Attribute(list=_Attribute.ListValue()),
+        Tdevice_inputs=_listed(type=types),
+        Thost_inputs=_listed(),
+        Tdevice_outputs=_listed(type=[of_floats.type]),
+        Thost_outputs=_listed(),
         T1=of_integers,
         T2=of_integers,
         Tbias=of_floats,
@@ -322,9 +317,7 @@ def _int8_product(
         is_weight_const=_Attribute(b=stays),
         is_bias_const=_Attribute(b=stays),
         input_quant_mode=_Attribute(s=b"SCALED"),
-        fused_ops=_Attribute(
-            list=_Attribute.ListValue(s=[b"BiasAdd", b"Dequantize"])
-        ),
+        fused_ops=_listed(s=[b"BiasAdd", b"Dequantize"]),
     )
     return product * scales
 
@@ -333,11 +326,11 @@ def _operator(
     kind: str, inputs: list[tf.Tensor], dtype: tf.DType, **attributes: Any
 ) -> tf.Tensor:
     """Make an operator that has no function; return its only output."""
-    return (
-        tf.compat.v1.get_default_graph()
-        # A name must not begin with the underscore of its kind.
-        .create_op(
-            kind, inputs, [dtype], name=kind.lstrip("_"), attrs=attributes
-        )
-        .outputs[0]
-    )
+    graph = tf.compat.v1.get_default_graph()
+    name = kind.lstrip("_")  # A name must not begin with an underscore.
+    made = graph.create_op(kind, inputs, [dtype], name=name, attrs=attributes)
+    return made.outputs[0]
+
+
+def _listed(**items: Any) -> Any:
+    return _Attribute(list=_Attribute.ListValue(**items))

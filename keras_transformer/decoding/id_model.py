@@ -117,7 +117,18 @@ class IdModel:
         Sampling needs `seeds`, int32 `(B, 2)`.
         """
         if search.sampling:
-            return self._draw(source, search, prefix, seeds)
+            from keras_transformer.decoding.sampling import sample
+
+            with self.weights_in_use():
+                steps = self._steps(source, search.n_best)
+                return sample(
+                    self._rules(search),
+                    steps.append,
+                    steps.empty_cache,
+                    max_lengths=self._limits(source, search),
+                    seeds=seeds,
+                    prefix=prefix,
+                )
         ids = (source,) if prefix is None else (source, prefix)
         if self.frozen is None or not self.frozen.fits_one_size:
             return self.beam_search_ids(search, *ids)[0]
@@ -126,26 +137,6 @@ class IdModel:
             lambda: self.beam_search_ids(search, *map(as_one_sentence, ids))[0],
             lambda: self.beam_search_ids(search, *ids)[0],
         )
-
-    def _draw(
-        self,
-        source: tf.Tensor,
-        search: Search,
-        prefix: tf.Tensor | None,
-        seeds: tf.Tensor | None,
-    ) -> BeamResult:
-        from keras_transformer.decoding.sampling import sample
-
-        with self.weights_in_use():
-            steps = self._steps(source, search.n_best)
-            return sample(
-                self._rules(search),
-                steps.append,
-                steps.empty_cache,
-                max_lengths=self._limits(source, search),
-                seeds=seeds,
-                prefix=prefix,
-            )
 
     def beam_search_ids(
         self,

@@ -95,37 +95,24 @@ def sample(
         )
         log_probs = -tf.reshape(losses, tf.shape(draws.is_open))
         written = tf.where(draws.is_open, tokens, rules.pad_id)
-        return (
-            length,
-            _Draws(
-                ids=tf.concat([draws.ids, written[:, :, None]], axis=-1),
-                log_probs=draws.log_probs
-                + tf.where(draws.is_open, log_probs, 0.0),
-                is_open=draws.is_open
-                & (tokens != rules.eos_id)
-                & (tf.cast(length, tf.int64) < limits[:, None]),
-            ),
-            state,
-        )
+        ids = tf.concat([draws.ids, written[:, :, None]], axis=-1)
+        log_probs = draws.log_probs + tf.where(draws.is_open, log_probs, 0.0)
+        is_open = draws.is_open & (tokens != rules.eos_id)
+        is_open &= tf.cast(length, tf.int64) < limits[:, None]
+        return length, _Draws(ids, log_probs, is_open), state
 
     draws = _Draws(
         ids=tf.fill([batch, n_best, 1], tf.constant(rules.bos_id, tf.int64)),
         log_probs=tf.zeros([batch, n_best]),
         is_open=tf.repeat(limits[:, None] > 0, n_best, axis=1),
     )
+    shapes = tf.nest.map_structure(lambda tensor: tensor.shape, draws)
+    shapes = shapes._replace(ids=shapes.ids[:2].concatenate([None]))
     _, draws, _ = tf.while_loop(
         lambda position, draws, state: tf.reduce_any(draws.is_open),
         advance,
         (tf.constant(0), draws, state),
-        shape_invariants=(
-            tf.TensorShape([]),
-            _Draws(
-                ids=draws.ids.shape[:2].concatenate([None]),
-                log_probs=draws.log_probs.shape,
-                is_open=draws.is_open.shape,
-            ),
-            growing_after(2, state),
-        ),
+        shape_invariants=(tf.TensorShape([]), shapes, growing_after(2, state)),
     )
     return _result(rules, limits, draws)
 
@@ -191,8 +178,5 @@ def _result(rules: Rules, limits: tf.Tensor, draws: _Draws) -> BeamResult:
     exists = (limits[:, None] > 0) | is_first
     scores = tf.where(exists & (scores > NONE), scores, NONE)
     order = tf.argsort(scores, direction="DESCENDING", stable=True)
-    return BeamResult(
-        tf.gather(ids, order, batch_dims=1),
-        tf.gather(scores, order, batch_dims=1),
-        tf.gather(lengths, order, batch_dims=1),
-    )
+    parts = ids, scores, lengths
+    return BeamResult(*(tf.gather(x, order, batch_dims=1) for x in parts))

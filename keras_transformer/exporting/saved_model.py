@@ -112,9 +112,8 @@ def write(
     precision = how.precision or multiplied
     if multiplied == "bfloat16" and precision != multiplied:
         raise UserError(
-            "Expected to store in bfloat16 a translator whose weights are "
-            f"rounded to it, received {precision}; export the translator "
-            "from which you made it."
+            "Expected bfloat16, to which the weights are rounded, received "
+            f"{precision}; export the translator from which you made them."
         )
     translator = translator.freeze(precision, how.portable)
     frozen = translator.id_model.frozen

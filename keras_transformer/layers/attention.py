@@ -148,18 +148,10 @@ class MultiHeadAttention(Layer):
                 "MultiHeadAttention needs `key` or `value`, as the query itself"
             )
         value = key if value is None else value
-        output, weights = self.attend_sequence(
-            query,
-            key,
-            value,
-            (
-                mask_of_heads(attention_mask),
-                *(mask_of_keys(implicit_mask(x)) for x in (key, value)),
-            ),
-            use_causal_mask,
-            training,
-            return_attention_scores,
-        )
+        masks = [mask_of_heads(attention_mask)]
+        masks += [mask_of_keys(implicit_mask(x)) for x in (key, value)]
+        how = masks, use_causal_mask, training, return_attention_scores
+        output, weights = self.attend_sequence(query, key, value, *how)
         return (output, weights) if return_attention_scores else output
 
     def keys_values(
@@ -242,15 +234,9 @@ class MultiHeadAttention(Layer):
         from keras_transformer.layers.restricted import restricted_attention
 
         queries = self._queries(query, swap_heads)
+        how = masks, causal, self._dropout(training), return_attention_scores
         context, weights = restricted_attention(
-            queries,
-            keys,
-            values,
-            self.restriction,
-            masks,
-            causal,
-            self._dropout(training),
-            return_attention_scores,
+            queries, keys, values, self.restriction, *how
         )
         return self._merged(context, query, swap_heads), weights
 
