@@ -11,11 +11,11 @@ from model_searches import (
     SOURCE,
     VOCAB,
     graph_of,
-    make_model,
     search_with,
     simple,
 )
 from simple_search import EOS, PAD, as_hypotheses, assert_same
+from small_models import make_model
 
 from keras_transformer.config import Sampling, Search
 from keras_transformer.decoding.beam_search import Shared, beam_search
@@ -65,7 +65,7 @@ PREFIX = [[9, 9], [4, 0], [0, 0], [7, 0], [21, 1]]
     ],
 )
 def test_caches_change_nothing_found(restriction, beam_size, options):
-    model = make_model(restriction)
+    model = make_model(restriction=restriction)
     options = {**options, "n_best": min(beam_size, 3)}
     expected = simple(model, SOURCE, LIMITS, beam_size, **options)
     run = graph_of(model, beam_size, **options)
@@ -124,7 +124,7 @@ def test_finished_sentences_leave_after_a_block():
 
 
 def test_draws_are_those_of_whole_prefixes():
-    model = make_model(4)
+    model = make_model(restriction=4)
     draws = 3
     steps = CachedSteps(model, SOURCE, draws)
     source = np.repeat(SOURCE, draws, axis=0)

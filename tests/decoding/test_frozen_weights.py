@@ -5,9 +5,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
-from model_searches import SOURCE, make_model, search_graph
+from model_searches import SOURCE, search_graph
 from session_loader import operators_of
-from small_models import make_model as random_model
+from small_models import make_model
 
 from keras_transformer.config import Search
 from keras_transformer.decoding import frozen_weights
@@ -65,7 +65,7 @@ def wide(model):
 @pytest.mark.parametrize("count", [1, 7, 89])
 @pytest.mark.parametrize("activation", [None, "relu", "swish"])
 def test_a_packed_product_is_that_of_numpy(count, activation):
-    model = random_model()
+    model = make_model()
     kernel, bias = wide(model)
     graph = product_graph(model, count, 10, activation=activation)
     rows = draw(count, 10)
@@ -83,7 +83,7 @@ def test_a_packed_product_is_that_of_numpy(count, activation):
 
 
 def test_float32_is_not_packed_where_the_number_of_rows_may_change():
-    graph = product_graph(random_model(), None, 10)
+    graph = product_graph(make_model(), None, 10)
     assert "MatMul" in operators(graph) and PACKED not in operators(graph)
 
 
@@ -93,7 +93,7 @@ def test_bfloat16_is_packed_for_any_number_of_rows_where_it_can_be(
     monkeypatch, count, is_new
 ):
     monkeypatch.setattr(devices, "has", lambda instructions: is_new)
-    model = random_model(dtype="bfloat16")
+    model = make_model(dtype="bfloat16")
     graph = product_graph(model, None, 10)
     rows = draw(count, 10).astype(ml_dtypes.bfloat16)
 
@@ -120,7 +120,7 @@ def rounded(matrix, axis, largest):
 def test_an_int8_product_sums_the_rounded_numbers(monkeypatch, count, is_new):
     monkeypatch.setattr(devices, "has", lambda instructions: is_new)
     largest = 127 if is_new else 63
-    model = random_model()
+    model = make_model()
     kernel, bias = wide(model)
     graph = product_graph(model, None, 10, activation="relu", int8=True)
     rows = draw(count, 10)
@@ -139,7 +139,7 @@ def test_an_int8_product_sums_the_rounded_numbers(monkeypatch, count, is_new):
 
 
 def test_int8_zeros_give_zeros():
-    model = random_model()
+    model = make_model()
     kernel, bias = wide(model)
     rows = np.concatenate([np.zeros((1, 10), "float32"), draw(2, 10)])
     found = product_graph(model, None, 10, int8=True)(tf.constant(rows))

@@ -64,13 +64,11 @@ def requests(served, count, seed, longest):
         rows = int(
             draw.choice([0, 1, 2, 3, 5, 8, 32], p=[0.1] + [0.16] * 5 + [0.1])
         )
-        yield (
-            signature,
-            {
-                name: [_text(draw, longest) for _ in range(rows)]
-                for name in served.signatures[signature].inputs
-            },
-        )
+        inputs = {
+            name: [_text(draw, longest) for _ in range(rows)]
+            for name in served.signatures[signature].inputs
+        }
+        yield signature, inputs
 
 
 def _text(draw, longest):

@@ -18,12 +18,8 @@ def split_processor(count=2):
 
 def tf_config(addresses, index):
     """`TF_CONFIG` for one of the workers at these addresses."""
-    return json.dumps(
-        {
-            "cluster": {"worker": addresses},
-            "task": {"type": "worker", "index": index},
-        }
-    )
+    task = {"type": "worker", "index": index}
+    return json.dumps({"cluster": {"worker": addresses}, "task": task})
 
 
 def free_ports():

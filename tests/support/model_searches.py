@@ -1,12 +1,10 @@
 """Searches with a small model: with its caches, and with whole prefixes."""
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.decoding.beam_search import beam_search
 from keras_transformer.decoding.cached_steps import CachedSteps
-from keras_transformer.model import Transformer
 
 VOCAB = 23
 SOURCE = np.array(
@@ -24,23 +22,6 @@ SOURCE = np.array(
 LIMITS = np.array([37, 2, 19, 33, 7], "int32")
 
 
-def make_model(restriction=None):
-    keras.utils.set_random_seed(11)
-    model = Transformer(
-        VOCAB,
-        num_layers=2,
-        d_model=10,
-        num_heads=2,
-        key_dim=3,
-        value_dim=7,
-        ffn_dim=13,
-        restriction=restriction,
-    )
-    for weight in model.weights:  # So that words depend on words.
-        weight.assign(weight * 2.0)
-    return model
-
-
 def search_with(
     model, source, limits, beam_size, search=beam_search, **options
 ):
@@ -56,14 +37,13 @@ def search_with(
 
 
 def graph_of(model, beam_size, **options):
+    def search(source, limits):
+        return search_with(model, source, limits, beam_size, **options)
+
+    shapes = [None, None], [None]
     return tf.function(
-        lambda source, limits: search_with(
-            model, source, limits, beam_size, **options
-        ),
-        input_signature=[
-            tf.TensorSpec([None, None], tf.int32),
-            tf.TensorSpec([None], tf.int32),
-        ],
+        search,
+        input_signature=[tf.TensorSpec(shape, tf.int32) for shape in shapes],
         autograph=False,
     )
 
