@@ -312,8 +312,8 @@ class Segment:
 
     def _link(self, span: Span, best: str, at: int, links: Links) -> None:
         """Note which words of a translation come from which."""
-        text, (of_source, of_target) = self.text[slice(*span)], self._languages
-        source = _words(text, of_source, span.start)
+        of_source, of_target = self._languages
+        source = _words(self.text[slice(*span)], of_source, span.start)
         target = _words(best, of_target, at)
         origins = {y: x for x, y in links}
         self._borders.append((span.start, len(self._words), at))
@@ -323,6 +323,15 @@ class Segment:
             number = len(self._words)
             self._words.append((word, origin))
             self._borders.append((origin.start, number, word.start))
+            # Before its signs, as in "m<sup>2</sup>.".
+            inside = origin.start + len(
+                self.text[slice(*origin)].rstrip(_SIGNS)
+            )
+            if inside < origin.end:
+                bare = word.start + len(
+                    self._target[slice(*word)].rstrip(_SIGNS)
+                )
+                self._borders.append((inside, number + 1, bare))
             if origin.end < span.end:
                 self._borders.append((origin.end, number + 1, word.end))
         self._borders.append((span.end, len(self._words), at + len(best)))
