@@ -317,21 +317,18 @@ class Segment:
         target = _words(best, of_target, at)
         origins = {y: x for x, y in links}
         self._borders.append((span.start, len(self._words), at))
-        for i, word in enumerate(target if source else ()):
+        for place, word in enumerate(target if source else ()):
             # Words without a link keep their order.
-            origin = source[origins.get(i, i * len(source) // len(target))]
+            default = place * len(source) // len(target)
+            origin = source[origins.get(place, default)]
             number = len(self._words)
             self._words.append((word, origin))
             self._borders.append((origin.start, number, word.start))
-            # Before its signs, as in "m<sup>2</sup>.".
-            inside = origin.start + len(
-                self.text[slice(*origin)].rstrip(_SIGNS)
-            )
-            if inside < origin.end:
-                bare = word.start + len(
-                    self._target[slice(*word)].rstrip(_SIGNS)
-                )
-                self._borders.append((inside, number + 1, bare))
+            # Between its last signs, as in "m<sup>2</sup>.".
+            signs = _signs_behind(self._target[slice(*word)])
+            for i in range(1, 1 + _signs_behind(self.text[slice(*origin)])):
+                bare = word.end - min(i, signs)
+                self._borders.append((origin.end - i, number + 1, bare))
             if origin.end < span.end:
                 self._borders.append((origin.end, number + 1, word.end))
         self._borders.append((span.end, len(self._words), at + len(best)))
@@ -402,6 +399,11 @@ class Segment:
             return code and mark[1] + code
 
         return _STAND_IN.sub(write, html.escape(self._target[start:end], False))
+
+
+def _signs_behind(word: str) -> int:
+    """Count the last signs of a word, three at most."""
+    return len(word[-3:]) - len(word[-3:].rstrip(_SIGNS))
 
 
 def _words(text: str, language: str, at: int) -> list[Span]:

@@ -190,6 +190,7 @@ def test_a_text_ends_at_blocks_and_at_no_other_tag(html, text):
         ("A dog{<sup>1</sup>} ran.", "RAN. DOG{} A"),
         ("A dog{<sup><a href='#1'>12</a></sup>}, it", "IT DOG{}, A"),
         ("20 m{<sup>2</sup>}.", "M{}. 20"),
+        ("Of (a b){<sup>2</sup>}.", "B){}. (A OF"),
         ("In 2024{<sup>1</sup>} it", "IT 2024{} IN"),
         ("20 m{<sup>2</sup>} is", "IS M{} 20"),
         ("{<b>1.</b>} A dog ran.", "{} RAN. DOG A"),
