@@ -151,7 +151,7 @@ def shapes(_):
     lengths = np.maximum(2, np.stack([source, target]).round()).astype("i4") + 1
     lengths = lengths[:, (lengths <= 256).all(axis=0)]
     none = np.zeros(1)
-    corpus = TokenisedCorpus(*(Side(none, side, none) for side in lengths))
+    corpus = TokenisedCorpus(*(Side(none, side) for side in lengths))
     found = {}
     for growth in (1.06, 1.1, 1.15, 1.2, 1.3):
         plan = BatchPlan(corpus, 25_000, 1, length_growth=growth)

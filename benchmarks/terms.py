@@ -50,7 +50,7 @@ def word_pairs(pairs: list[tuple[str, str]], *languages: str) -> dict:
         ]
         lengths = np.array([*map(len, rows)])
         flat = np.array([*itertools.chain(*rows)])
-        sides.append(Side(flat, lengths, np.cumsum(lengths) - lengths))
+        sides.append(Side(flat, lengths))
     names = [*ids]
     keys, values = lexicon.associations(TokenisedCorpus(*sides), len(names))
     found = collections.defaultdict(list)

@@ -210,9 +210,8 @@ class Run:
         else:
             opened = self._open_corpus(corpus)
             text = opened.pairs(run.train_split, "train_split")
-            records = lexicon.tokenised(
-                itertools.islice(text, most), tokenizer, run.training.max_length
-            )
+            text, limit = itertools.islice(text, most), run.training.max_length
+            records = TokenisedCorpus.in_memory(text, tokenizer, limit)
         candidates = lexicon.learn(records, tokenizer, most)
         lexicon.write(output, candidates, tokenizer)
         return pathlib.Path(output)

@@ -5,8 +5,6 @@ tokens, including the end token.
 """
 
 import functools
-import os
-import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
@@ -68,13 +66,8 @@ def batches(
     seed = checked("seed", seed)
     if max_length is not None:
         max_length = checked("max_length", max_length)
-    with tempfile.TemporaryDirectory() as folder:
-        records = TokenisedCorpus.build(
-            checked_pairs("pairs", pairs),
-            tokenizer,
-            os.path.join(folder, "records"),
-            max_length,
-        ).in_memory()
+    texts = checked_pairs("pairs", pairs)
+    records = TokenisedCorpus.in_memory(texts, tokenizer, max_length)
     plan = BatchPlan(records, batch_tokens, seed, shuffle)
     steps, completed = len(plan), 0
 

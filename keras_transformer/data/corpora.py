@@ -119,10 +119,10 @@ def open_corpus(
         return opened[0][1] if is_plain else Mixture(opened, train_split)
     if not isinstance(corpus, Corpus):
         return InMemory(corpus, *languages)
-    if (corpus.source_lang, corpus.target_lang) != languages:
+    if corpus.languages != languages:
+        known, given = map(" and ".join, (corpus.languages, languages))
         raise UserError(
-            f"Expected the languages of the corpus, {corpus.source_lang} and "
-            f"{corpus.target_lang}, received {source_lang} and {target_lang}; "
+            f"Expected the languages of the corpus, {known}, received {given}; "
             "pass source_lang and target_lang."
         )
     return corpus
@@ -245,8 +245,7 @@ class Mixture(Corpus):
     ) -> None:
         first = parts[0][1]
         name = SEPARATOR.join(str(part) for part, _ in parts)
-        languages = first.source_lang, first.target_lang
-        super().__init__(name, *languages, first.splits)
+        super().__init__(name, *first.languages, first.splits)
         self.parts, self._train_split = parts, train_split
         self._mixed, *_ = [x.find(train_split, "train_split") for _, x in parts]
 
@@ -285,15 +284,12 @@ def _weighted(pairs: Iterator[Pair], weight: Fraction) -> Iterator[Pair]:
         due -= int(due)
 
 
-def hold_out(
-    corpus: Corpus, train_split: str, validation_split: str, share: float
-) -> Corpus:
-    """Split the training split in two; of a mixture, that of the first."""
+def hold_out(corpus: Corpus, splits: tuple[str, str], share: float) -> Corpus:
+    """Hold the second split out of the first; of a mixture, of its first."""
     if not isinstance(corpus, Mixture):
-        return HeldOut(corpus, train_split, validation_split, share)
+        return HeldOut(corpus, splits, share)
     (part, first), *others = corpus.parts
-    first = HeldOut(first, train_split, validation_split, share)
-    return Mixture([(part, first), *others], train_split)
+    return Mixture([(part, HeldOut(first, splits, share)), *others], splits[0])
 
 
 class HeldOut(Corpus):
@@ -305,24 +301,19 @@ class HeldOut(Corpus):
     """
 
     def __init__(
-        self,
-        corpus: Corpus,
-        train_split: str,
-        validation_split: str,
-        share: float,
+        self, corpus: Corpus, splits: tuple[str, str], share: float
     ) -> None:
-        name = corpus.real_name(validation_split)
+        train, self._validation = splits
+        name = corpus.real_name(self._validation)
         if name in corpus.splits:
             raise UserError(
                 "Expected `validation_share` for a corpus without a split "
                 f"{name}, but {corpus.name} has one; leave it out."
             )
-        splits = *corpus.splits, validation_split
-        languages = corpus.source_lang, corpus.target_lang
-        super().__init__(corpus.name, *languages, splits)
+        all_splits = *corpus.splits, self._validation
+        super().__init__(corpus.name, *corpus.languages, all_splits)
         self._corpus, self._share = corpus, share
-        self._train = corpus.find(train_split, "train_split")
-        self._validation = validation_split
+        self._train = corpus.find(train, "train_split")
 
     def read(self, split: str) -> Iterator[Pair]:
         if split not in (self._train, self._validation):

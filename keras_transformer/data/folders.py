@@ -23,12 +23,11 @@ class Folder(Corpus):
                 "pairs of a table in Python, as the guide to corpora shows."
             )
         names = tuple(sorted(p.name for p in folder.iterdir() if p.is_file()))
-        spelt = _ending(names, source_lang), _ending(names, target_lang)
         self._checked: set[str] = set()
-        self._sides = sides = [_files(folder, names, x) for x in spelt]
-        self._endings = spelt
+        self._endings = [_ending(names, x) for x in (source_lang, target_lang)]
+        self._sides = sides = [_files(folder, names, x) for x in self._endings]
         splits = tuple(sorted(sides[0].keys() & sides[1].keys()))
-        if not splits or spelt[0] == spelt[1]:
+        if not splits or sides[0] == sides[1]:
             advice = "name its languages with `source_lang` and `target_lang`"
             endings = {pathlib.Path(x).suffix for x in names} & PACKED.keys()
             for ending in endings - {".gz"}:

@@ -68,7 +68,6 @@ class Inspection:
                 pairs = corpus.pairs(split)
                 self._held_out[split] = [x for x, _ in pairs if x.strip()]
         self._unmet = set(itertools.chain(*self._held_out.values()))
-        self._met: set[str] = set()
         self._tags = tags_of(corpus.name)
 
     def watch(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
@@ -82,8 +81,7 @@ class Inspection:
                 self.equal += source == target
                 if not self._repeats:
                     self._hashes.append(hash(pair))
-                if (plain := without_tag(source, self._tags)) in self._unmet:
-                    self._met.add(plain)
+                self._unmet.discard(without_tag(source, self._tags))
                 both = f"{source}\n{target}"
                 if _SUSPECT.search(both):
                     leftovers = _LEFT.finditer(both)
@@ -101,7 +99,7 @@ class Inspection:
     def shared(self) -> dict[str, tuple[int, int]]:
         """Count the sources of held-out splits that were read, and all."""
         return {
-            split: (sum(x in self._met for x in sources), len(sources))
+            split: (sum(x not in self._unmet for x in sources), len(sources))
             for split, sources in self._held_out.items()
         }
 

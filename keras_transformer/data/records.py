@@ -5,10 +5,11 @@ import dataclasses
 import itertools
 import os
 import pathlib
+import tempfile
 import weakref
 import zlib
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,36 +23,27 @@ CHUNK = 8192
 FILES = ("source.ids", "source.lengths", "target.ids", "target.lengths")
 
 
-class _File:
-    """Reads parts of a file; a mapped one would count as our memory."""
-
-    def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY)
-        weakref.finalize(self, os.close, self._descriptor)
-
-    def read(self, starts: np.ndarray, sizes: np.ndarray) -> bytes:
-        """Read pieces, given in bytes, and join them."""
-        places = zip(sizes.tolist(), starts.tolist(), strict=True)
-        return b"".join(
-            os.pread(self._descriptor, size, start) for size, start in places
-        )
-
-
-class Side(NamedTuple):
+@dataclasses.dataclass(eq=False)
+class Side:
     """One language of a corpus, all sentences end to end."""
 
     ids: np.ndarray  # (sum of lengths,), mapped if it is a file's.
     lengths: np.ndarray  # (pairs,), tokens of each sentence.
-    starts: np.ndarray  # (pairs,), where each begins in `ids`.
-    file: _File | None = None  # The file of `ids`, if there is one.
+    file: int | None = None  # The descriptor of the file, if there is one.
+
+    def __post_init__(self) -> None:
+        # (pairs,), where each sentence begins in `ids`.
+        self.starts = np.cumsum(self.lengths, dtype=np.int64)
+        self.starts -= self.lengths
 
     @classmethod
     def load(cls, stem: pathlib.Path, dtype: str) -> "Side":
         lengths = np.fromfile(f"{stem}.lengths", np.int32)
-        starts = np.cumsum(lengths, dtype=np.int64)
-        starts -= lengths
         ids = np.asarray(np.memmap(f"{stem}.ids", dtype, mode="r"))
-        return cls(ids, lengths, starts, _File(f"{stem}.ids"))
+        file = os.open(f"{stem}.ids", os.O_RDONLY)
+        side = cls(ids, lengths, file)
+        weakref.finalize(side, os.close, file)
+        return side
 
     def padded(self, rows: np.ndarray, length: int) -> np.ndarray:
         """Gather sentences, int32 `(len(rows), length)`, as in `gather`."""
@@ -63,9 +55,11 @@ class Side(NamedTuple):
         if self.file is None:
             batch[filled] = self.ids[(starts[:, None] + columns)[filled]]
         else:
-            size = self.ids.itemsize
-            tokens = self.file.read(starts * size, filled.sum(axis=1) * size)
-            batch[filled] = np.frombuffer(tokens, self.ids.dtype)
+            # Read it: what is mapped would count as our memory.
+            places = np.stack([filled.sum(axis=1), starts], axis=1)
+            places *= self.ids.itemsize
+            read = (os.pread(self.file, *place) for place in places.tolist())
+            batch[filled] = np.frombuffer(b"".join(read), self.ids.dtype)
         return batch
 
 
@@ -150,13 +144,19 @@ class TokenisedCorpus:
             ) from None
         return cls._open(directory, header)
 
-    def in_memory(self) -> "TokenisedCorpus":
-        """Copy what is needed into memory."""
-        source, target = (
-            side._replace(ids=np.array(side.ids), file=None)
-            for side in (self.source, self.target)
-        )
-        return dataclasses.replace(self, source=source, target=target)
+    @classmethod
+    def in_memory(
+        cls,
+        pairs: Iterable[tuple[str, str]],
+        tokenizer: Tokenizer,
+        max_length: int | None = None,
+    ) -> "TokenisedCorpus":
+        """Tokenise pairs as `build` does, and leave no files."""
+        with tempfile.TemporaryDirectory() as folder:
+            built = cls.build(pairs, tokenizer, f"{folder}/r", max_length)
+        sides = built.source, built.target
+        source, target = (Side(np.array(x.ids), x.lengths) for x in sides)
+        return dataclasses.replace(built, source=source, target=target)
 
 
 def _write(

@@ -123,6 +123,11 @@ class Corpus:
     target_lang: str
     splits: tuple[str, ...]
 
+    @property
+    def languages(self) -> tuple[str, str]:
+        """The codes of both sides."""
+        return self.source_lang, self.target_lang
+
     def read(self, split: str) -> Iterator[Pair]:
         """Stream one of `splits`."""
         raise NotImplementedError
@@ -155,9 +160,8 @@ class Corpus:
             advice += ", or hold some of the training text out with "
             advice += "`validation_share` 0.02"
         raise UserError(
-            f"Expected a split of {self.name} in {self.source_lang} and "
-            f"{self.target_lang}, received {split}; it has: "
-            f"{some(self.splits)}; {advice}."
+            f"Expected a split of {self.name} in {' and '.join(self.languages)}"
+            f", received {split}; it has: {some(self.splits)}; {advice}."
         )
 
     def state_of(self, *splits: str) -> State:

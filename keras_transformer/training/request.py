@@ -327,7 +327,7 @@ def open_text(run: RunConfig, source: Source) -> Corpus:
     languages = run.source_lang, run.target_lang
     corpus = corpora.open_corpus(source, *languages, run.train_split)
     share = run.training.validation_share
-    return corpora.hold_out(corpus, *run.splits, share) if share else corpus
+    return corpora.hold_out(corpus, run.splits, share) if share else corpus
 
 
 def recipe(name: str | os.PathLike) -> dict[str, Any]:

@@ -13,15 +13,12 @@ Candidates of the empty piece, the first one, belong to every source.
 import dataclasses
 import os
 import pathlib
-import tempfile
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from keras_transformer.config import PAD_ID, UserError
 from keras_transformer.data.records import TokenisedCorpus
-from keras_transformer.data.texts import Pair
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.shortlist import SPECIAL, Shortlist
 from keras_transformer.machine import files
@@ -41,16 +38,6 @@ class _Pairs(NamedTuple):
     targets: np.ndarray  # int32 (N,), the number of its target token
     sources: np.ndarray  # int32 (M,), the source piece of each kind
     pieces: np.ndarray  # int32 (M,), the target piece of each kind
-
-
-def tokenised(
-    pairs: Iterable[Pair], tokenizer: Tokenizer, max_length: int
-) -> TokenisedCorpus:
-    """Make token records as a run does, but only in memory."""
-    with tempfile.TemporaryDirectory() as folder:
-        return TokenisedCorpus.build(
-            pairs, tokenizer, f"{folder}/records", max_length
-        ).in_memory()
 
 
 def learn(

@@ -19,7 +19,7 @@ def random_corpus(pairs, seed, longest):
         np.clip(side, 2, longest).astype(np.int32) for side in (source, target)
     )
     nothing = np.zeros(0, np.int64)
-    return TokenisedCorpus(*(Side(nothing, side, nothing) for side in sides))
+    return TokenisedCorpus(*(Side(nothing, side) for side in sides))
 
 
 def digest(plan, epochs=(0, 1, 13)):

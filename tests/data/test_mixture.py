@@ -115,7 +115,7 @@ def test_a_held_out_split_comes_from_the_first_corpus(tmp_path):
     for name in ("val", "test"):
         for language in ("en", "de"):
             (tmp_path / f"a/{name}.{language}").unlink()
-    held = hold_out(open_corpus("a + b:<bt>"), "train", "val", 0.4)
+    held = hold_out(open_corpus("a + b:<bt>"), ("train", "val"), 0.4)
     val = [source for source, _ in held.pairs("val")]
     assert val and all(source.startswith("a ") for source in val)
     assert sorted(
@@ -152,7 +152,7 @@ THOUSAND = [(f"source {i % 500}", f"target {i}") for i in range(1_000)]
 
 def parted(share=0.2, pairs=THOUSAND, **others):
     corpus = open_corpus({"train": pairs, **others})
-    return hold_out(corpus, "train", "val", share)
+    return hold_out(corpus, ("train", "val"), share)
 
 
 def test_no_source_is_on_both_sides_and_no_pair_is_lost():

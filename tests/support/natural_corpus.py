@@ -16,12 +16,7 @@ def side(lengths):
     rows = [
         [11 + row] * (length - 1) + [EOS] for row, length in enumerate(lengths)
     ]
-    lengths = np.array(lengths)
-    return Side(
-        np.array(list(itertools.chain(*rows))),
-        lengths,
-        np.cumsum(lengths) - lengths,
-    )
+    return Side(np.array(list(itertools.chain(*rows))), np.array(lengths))
 
 
 def corpus(source_lengths, target_lengths):

@@ -24,10 +24,9 @@ def tokenizer(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def corpus(tokenizer, tmp_path_factory):
+def corpus(tokenizer):
     pairs = [*zip(*digit_corpus()["train"], strict=True)][:997]
-    folder = tmp_path_factory.mktemp("records") / "records"
-    return TokenisedCorpus.build(pairs, tokenizer, folder).in_memory()
+    return TokenisedCorpus.in_memory(pairs, tokenizer)
 
 
 @pytest.fixture(scope="module")
