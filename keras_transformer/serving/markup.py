@@ -73,7 +73,7 @@ _RAISED = re.compile(r"\[.{1,30}\]|[\W\d_]{1,30}")
 # All but braces, which marks have.
 _SIGNS = (
     r"""!"#$%&'()*+,-./:;<=>?@[\]^_`|~"""
-    "¡«»¿–—‘’‚“”„…‹›、。「」『』！（），：；？"
+    "¡«»¿–—‘’‚“”„…‹›、。「」『』！（），：；？।॥،؛؟۔"
 )
 # What is in an element, if it says something.
 _SAYING = re.compile(r">\s*[^<\s]")
