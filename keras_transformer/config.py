@@ -83,14 +83,12 @@ class ModelConfig:
     ffn_dim: int = setting(2048, "inner width of feed-forward networks (d_ff)")
     dropout: float = setting(
         0.1,
-        "share of units dropped from every sub-layer's output and from "
-        "the sums of embeddings and positions (P_drop)",
+        "share of units dropped from sub-layers and embedded inputs (P_drop)",
         within=_SHARE,
     )
     attention_dropout: float = setting(
         0.0,
-        "share of attention weights dropped; the paper drops none, "
-        "tensor2tensor's base 0.1",
+        "share of attention weights dropped; tensor2tensor's base has 0.1",
         within=_SHARE,
     )
     positions: str = setting(
@@ -249,8 +247,7 @@ class TrainingConfig:
     )
     length_growth: float = setting(
         1.06,
-        "ratio between successive lengths that batches are padded to; a GPU "
-        "compiles each shape once",
+        "ratio between padded lengths; a GPU compiles each shape once",
         within="(1, 2]",
     )
 

@@ -321,11 +321,8 @@ class ExactModel(keras_internals.BuiltFromSpec):
     def _accumulated(self, gradients_of, x, y, weights, divisor):
         """Sum up gradients over micro-batches of the same rows."""
         batch = tf.nest.map_structure(self._micro_batches, (x, y, weights))
-        start = (
-            tf.constant(0),
-            tf.zeros(2),
-            [tf.zeros_like(v) for v in self.trainable_variables],
-        )
+        zeros = [tf.zeros_like(v) for v in self.trainable_variables]
+        start = tf.constant(0), tf.zeros(2), zeros
 
         def add(i, sums, gradients):
             part = tf.nest.map_structure(lambda rows: rows[i], batch)

@@ -135,21 +135,15 @@ def _spec(translator: Translator) -> Any:
         activation=specs.Activation[_ACTIVATIONS[str(config.activation)]],
         head_dim=max(config.key_dim, config.value_dim),
     )
+    kinds = specs.transformer_spec
     spec = specs.TransformerSpec(
-        specs.transformer_spec.TransformerEncoderSpec(
-            num_layers=config.layers_of("encoder"), **shape
-        ),
-        specs.transformer_spec.TransformerDecoderSpec(
-            num_layers=config.layers_of("decoder"), **shape
-        ),
+        kinds.TransformerEncoderSpec(config.layers_of("encoder"), **shape),
+        kinds.TransformerDecoderSpec(config.layers_of("decoder"), **shape),
     )
     # Copies, since quantisation works in place; by name without the model's.
-    weights = {
-        variable.path.partition("/")[2]: np.array(
-            ops.convert_to_numpy(variable), "float32"
-        )
-        for variable in model.weights
-    }
+    names = [variable.path.partition("/")[2] for variable in model.weights]
+    copies = [np.array(x, "float32") for x in model.get_weights()]
+    weights = dict(zip(names, copies, strict=True))
     table = weights["embedding/table"]
     of_source, of_target = (
         weights.get(f"{side}_embedding/table", table)

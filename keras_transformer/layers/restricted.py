@@ -87,20 +87,16 @@ class _Blocks:
         self.number = (length + size - 1) // size
         self.ahead = int(not causal)  # Blocks ahead that a block looks at.
 
-    def cut(self, x: Tensor) -> Tensor:
-        """Cut the queries' axis: `(B, H, T, K)` to `(B, H, N, P, K)`."""
-        return self._padded(x, 0, 0)
-
     def look(self, x: Tensor) -> Tensor:
         """Gather each block's view: `(B, H, T, K)` to `(B, H, N, C, K)`."""
-        x = self._padded(x, 1, self.ahead)
+        x = self.cut(x, 1, self.ahead)
         return ops.concatenate(
             [x[:, :, i : i + self.number] for i in range(2 + self.ahead)],
             axis=3,
         )
 
-    def _padded(self, x, behind, ahead):
-        """Add blocks of zeros: to `(B, H, behind + N + ahead, P, K)`."""
+    def cut(self, x: Tensor, behind: int = 0, ahead: int = 0) -> Tensor:
+        """Cut, with zeros around, to `(B, H, behind + N + ahead, P, K)`."""
         batch, heads, _, width = ops.shape(x)
         missing = self.number * self.size - self.length
         added = (behind * self.size, missing + ahead * self.size)
@@ -115,12 +111,8 @@ class _Blocks:
         seen = (2 + self.ahead) * self.size
         keys = first - self.size + ops.arange(seen)
         last = queries + (restriction - 1) * self.ahead
-        return all_of(
-            keys > queries - restriction,
-            keys <= last,
-            keys >= 0,
-            keys < self.length,
-        )
+        exists = all_of(keys >= 0, keys < self.length)
+        return all_of(exists, keys > queries - restriction, keys <= last)
 
 
 def _by_blocks(mask: Tensor, blocks: _Blocks) -> Tensor:
