@@ -135,7 +135,8 @@ def prepare(args: argparse.Namespace, n_best: int = 1) -> tuple["Run", Search]:
     command_line.quiet_tensorflow()
     if "parallel" in args:
         width, cores = run.config.model.d_model, devices.cores()
-        devices.share_cores(devices.searches(args.parallel, cores, width))
+        searches = args.parallel or devices.searches(cores, width)
+        devices.share_cores(searches)
     return run, search
 
 

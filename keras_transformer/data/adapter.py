@@ -70,8 +70,8 @@ class TokenizerAdapter(tf.Module):
             ids[role] = value
         ids["pad"] = ids["pad"] or PAD_ID
         if ids["pad"] != PAD_ID:
-            said = "The tokenizer's `pad_id` is %d; a Transformer, its loss and"
-            logger.warning(f"{said} its metrics need %d.", ids["pad"], PAD_ID)
+            said = "The tokenizer's `pad_id` is %d; a Transformer needs %d."
+            logger.warning(said, ids["pad"], PAD_ID)
         self.ids = SpecialIds(pad=ids["pad"])
         of_empty = self._rows(self._target, [""]).values.numpy().tolist()
         begin, end = of_empty if len(of_empty) == 2 else (None, None)

@@ -75,9 +75,9 @@ class Folder(Corpus):
         return [files.state(side[split].resolve()) for side in self._sides]
 
 
-def _ending(files: Sequence[str], code: str) -> str:
+def _ending(names: Sequence[str], code: str) -> str:
     """Find how files spell a code: `zh_CN` for `zh-CN`, `eng_Latn` for `en`."""
-    endings = {part for file in files for part in file.split(".")[1:]}
+    endings = {part for name in names for part in name.split(".")[1:]}
     codes = {x: read_code(x) for x in endings - {"gz"} if is_code(x)}
     wanted = read_code(code)
     same = [

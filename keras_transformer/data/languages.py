@@ -2,8 +2,7 @@
 
 Codes are those of BCP 47, with `-` or `_` and in any case: `de`, `pt-BR`,
 `zh_hans`, those of three letters that have one of two, and gettext's such as
-`sr_RS@latin`. Facts of scripts
-are Unicode's; aliases and likely scripts are those of CLDR, by Babel.
+`sr_RS@latin`. Facts of scripts are Unicode's, others CLDR's, by Babel.
 """
 
 import dataclasses

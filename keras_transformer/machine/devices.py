@@ -7,8 +7,6 @@ import os
 import pathlib
 import re
 
-from keras_transformer.settings import whole_number
-
 logger = logging.getLogger("keras_transformer")
 
 # Each search holds the keys and values of its own batch, 0.8 GB for base. This
@@ -103,21 +101,15 @@ def has(instructions: str) -> bool:
 
 
 def searches(
-    asked: int | None,
-    cores: int,
-    d_model: int,
-    threads: int = 1,
-    texts: int | None = None,
+    cores: int, d_model: int, threads: int = 1, texts: int | None = None
 ) -> int:
-    """Choose how many searches run at the same time, or check what was asked.
+    """Choose how many searches run at the same time.
 
     With one thread each, as many searches as cores are fastest at every width
     measured. Wide models whose operators have more `threads` get fewer, so that
     their threads fit the cores, and so do a few texts.
     """
-    if asked is None:
-        most = cores if d_model <= NARROW else cores // threads
-        if threads > 1 and texts is not None:
-            most = min(most, texts // FEWEST)
-        return max(1, min(most, TOTAL_WIDTH // d_model))
-    return whole_number("parallel", asked)
+    most = cores if d_model <= NARROW else cores // threads
+    if threads > 1 and texts is not None:
+        most = min(most, texts // FEWEST)
+    return max(1, min(most, TOTAL_WIDTH // d_model))

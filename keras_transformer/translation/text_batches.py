@@ -78,7 +78,7 @@ class Batching:
             for model in models
         ]
         cores, threads = devices.cores(), devices.threads()
-        return devices.searches(None, cores, max(widths), threads, texts)
+        return devices.searches(cores, max(widths), threads, texts)
 
     def run(
         self,

@@ -16,9 +16,8 @@ from keras_transformer.data.tokenizer import Tokenizer
 PAD, BOS, EOS = 0, 2, 3
 
 
-def elements(dataset, count=None):
-    dataset = dataset if count is None else dataset.take(count)
-    return list(dataset.as_numpy_iterator())
+def elements(dataset, count=-1):
+    return list(dataset.take(count).as_numpy_iterator())
 
 
 @pytest.fixture(scope="module")

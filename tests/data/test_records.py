@@ -17,11 +17,7 @@ class WordTokenizer:
     """Gives every word its number, for ids that the test can spell out."""
 
     def __init__(self, vocab_size=97):
-        self.vocab_size = vocab_size
-
-    @property
-    def target(self):
-        return self
+        self.vocab_size, self.target = vocab_size, self
 
     def tokenize_many(self, texts):
         rows = [[*map(int, text.split()), EOS] for text in texts]

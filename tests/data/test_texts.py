@@ -18,11 +18,6 @@ def tokenizer():
     return sample_runs.digit_tokenizer()
 
 
-def batched_in_a_graph(tokenizer):
-    dataset = tf.data.Dataset.from_tensors((TEXTS, TEXTS[::-1]))
-    return dataset.map(lambda s, t: kt.batch(s, t, tokenizer))
-
-
 TABLE = pandas.DataFrame({"en": ["a"], "de": ["b"]})
 
 
@@ -83,10 +78,10 @@ def test_a_path_is_no_text_to_learn_from(tokenizer, tmp_path):
 @pytest.mark.parametrize("in_graph", [False, True])
 def test_a_batch_shifts_its_target_behind_the_begin_token(tokenizer, in_graph):
     sources, targets = TEXTS, TEXTS[::-1]
+    batch = kt.batch(sources, targets, tokenizer)
     if in_graph:
-        batch = next(iter(batched_in_a_graph(tokenizer)))
-    else:
-        batch = kt.batch(sources, targets, tokenizer)
+        dataset = tf.data.Dataset.from_tensors((sources, targets))
+        (batch,) = dataset.map(lambda s, t: kt.batch(s, t, tokenizer))
     (source, target_in), target_out = batch
     ids = [row.numpy().tolist() for row in tokenizer.target.tokenize(targets)]
     longest = max(map(len, ids))

@@ -19,23 +19,19 @@ from keras_transformer.translation.translator import Translator
 
 
 @pytest.mark.parametrize(
-    "asked, cores, d_model, threads, texts, expected",
+    "cores, d_model, threads, texts, expected",
     [
         # A thread each, however wide: 2,048 in all.
-        (None, 16, 512, 1, None, 4),
-        (None, 64, 128, 1, None, 16),
+        (16, 512, 1, None, 4),
+        (64, 128, 1, None, 16),
         # Operators of as many threads as there are cores.
-        (None, 16, 512, 4, None, 4),
+        (16, 512, 4, None, 4),
         # Too few texts to share.
-        (None, 2, 128, 2, 31, 1),
-        (7, 2, 512, 2, 3, 7),
+        (2, 128, 2, 31, 1),
     ],
 )
-def test_cores_width_and_texts_decide(
-    asked, cores, d_model, threads, texts, expected
-):
-    found = devices.searches(asked, cores, d_model, threads, texts)
-    assert found == expected
+def test_cores_width_and_texts_decide(cores, d_model, threads, texts, expected):
+    assert devices.searches(cores, d_model, threads, texts) == expected
 
 
 def test_whoever_takes_the_results_may_stop(monkeypatch):
