@@ -153,7 +153,7 @@ def _ways(tokenizer: Any) -> _Ways:
     if hasattr(tokenizer, "tokenize") and hasattr(tokenizer, "detokenize"):
         return _in_graphs(tokenizer.tokenize, tokenizer.detokenize)
     raise UserError(
-        "Expected a tokenizer with `tokenize` and `detokenize`, or `encode` "
+        "Expected `tokenizer` with `tokenize` and `detokenize`, or `encode` "
         f"and `decode`, received {type(tokenizer).__name__}; wrap it so."
     )
 
