@@ -181,11 +181,10 @@ class Tfds(Corpus):
         super().__init__(name, source_lang, target_lang, splits)
 
     def read(self, split: str) -> Iterator[Pair]:
-        source, target = self.source_lang, self.target_lang
+        source, target = self.languages
         examples = self.builder.as_dataset(split=split, shuffle_files=False)
         examples = examples.map(lambda row: (row[source], row[target]))
-        blocks = examples.batch(1024).as_numpy_iterator()
-        for block in blocks:
+        for block in examples.batch(1024).as_numpy_iterator():
             for one, other in zip(*block, strict=True):
                 yield one.decode(), other.decode()
 

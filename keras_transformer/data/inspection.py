@@ -90,11 +90,9 @@ class Inspection:
                     self._examples = {**of_pair, **self._examples}
             yield pair
 
-    def repeated(self) -> int | None:
-        """Count pairs that stood there before; None where that is meant."""
-        hashes = np.sort(self._hashes)
-        same = int((hashes[1:] == hashes[:-1]).sum())
-        return None if self._repeats else same
+    def repeated(self) -> int:
+        """Count pairs that stood there before, unless that is meant."""
+        return len(self._hashes) - len(np.unique(self._hashes))
 
     def shared(self) -> dict[str, tuple[int, int]]:
         """Count the sources of held-out splits that were read, and all."""
@@ -106,7 +104,7 @@ class Inspection:
     def counts(self, too_long: int) -> dict[str, int]:
         """Count the suspect pairs of each kind; `too_long` are dropped."""
         counts = {
-            "repeated": self.repeated() or 0,
+            "repeated": self.repeated(),
             "equal sides": self.equal,
             "empty": self.empty,
             "too long": too_long,

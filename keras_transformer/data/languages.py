@@ -170,16 +170,12 @@ def words_of(text: str, language: str) -> list[tuple[int, int]]:
     or without `icu4py` characters with the marks that belong to them.
     """
     if language_of(language).has_spaces:
-        words = (word.span() for word in re.finditer(r"\S+", text))
         # One of marks and invisible characters alone is none.
         unseen = "Cf", "Cc", "Mn"
         return [
-            span
-            for span in words
-            if any(
-                unicodedata.category(x) not in unseen
-                for x in text[slice(*span)]
-            )
+            word.span()
+            for word in re.finditer(r"\S+", text)
+            if any(unicodedata.category(x) not in unseen for x in word[0])
         ]
     lengths: list[int] = []
     if breakers := _icu():

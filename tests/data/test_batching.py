@@ -38,13 +38,8 @@ def test_every_pair_comes_once_within_its_budget(
     pairs, batch_tokens, row_multiple, shuffle
 ):
     pairs = np.array(pairs)
-    plan = BatchPlan(
-        corpus(*pairs.T),
-        batch_tokens,
-        seed=5,
-        shuffle=shuffle,
-        row_multiple=row_multiple,
-    )
+    options = dict(shuffle=shuffle, row_multiple=row_multiple)
+    plan = BatchPlan(corpus(*pairs.T), batch_tokens, seed=5, **options)
     for epoch in range(2):
         planned = plan.epoch(epoch)
         assert len(planned) == len(plan)
@@ -102,17 +97,15 @@ def test_the_decoder_reads_the_target_shifted_right():
     plan = BatchPlan(corpus([3, 2], [2, 4]), 16, shuffle=False, row_multiple=1)
     (((source, target_in), target_out),) = elements(batching.stream(plan), 1)
     order = np.argsort(source[:, 0])
-    width, extra = target_out.shape[1], [PAD] * (target_out.shape[1] - 4)
-    assert width >= 4
-    assert source[order][:, :3].tolist() == [[11, 11, EOS], [12, EOS, PAD]]
-    assert target_in[order].tolist() == [
-        [BOS, 11, PAD, PAD, *extra],
-        [BOS, 12, 12, 12, *extra],
-    ]
-    assert target_out[order].tolist() == [
-        [11, EOS, PAD, PAD, *extra],
-        [12, 12, 12, EOS, *extra],
-    ]
+    source, target_in, target_out = (
+        ids[order].tolist() for ids in (source, target_in, target_out)
+    )
+    extra = [PAD] * (len(target_out[0]) - 4)
+    assert [row[:3] for row in source] == [[11, 11, EOS], [12, EOS, PAD]]
+    one, other = [BOS, 11, PAD, PAD, *extra], [BOS, 12, 12, 12, *extra]
+    assert target_in == [one, other]
+    one, other = [11, EOS, PAD, PAD, *extra], [12, 12, 12, EOS, *extra]
+    assert target_out == [one, other]
 
 
 def test_every_batch_is_what_its_plan_says():
@@ -170,18 +163,12 @@ PAIRS = [
 
 def read(dataset, words):
     """The batches of an epoch as pairs of texts."""
-    return [
-        [
-            tuple(side.decode() for side in pair)
-            for pair in zip(
-                words.detokenize(source).numpy(),
-                words.detokenize(target).numpy(),
-                strict=True,
-            )
-            if any(pair)
-        ]
-        for (source, _), target in dataset.as_numpy_iterator()
-    ]
+    batches = []
+    for (source, _), target in dataset.as_numpy_iterator():
+        sides = (words.detokenize(ids).numpy() for ids in (source, target))
+        pairs = zip(*sides, strict=True)
+        batches.append([(x.decode(), y.decode()) for x, y in pairs if x or y])
+    return batches
 
 
 def test_texts_are_batched_an_epoch_at_a_time(words):
