@@ -18,7 +18,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.config import PAD_ID, SpecialIds, UserError
-from keras_transformer.data.tokenizer import as_strings, text_before
+from keras_transformer.data.tokenizer import as_strings, text_of
 from keras_transformer.settings import whole_number
 
 logger = logging.getLogger("keras_transformer")
@@ -117,11 +117,7 @@ class TokenizerAdapter(tf.Module):
 
     def detokenize(self, ids: tf.Tensor) -> tf.Tensor:
         """Turn target ids `(..., L)` into the texts before the end token."""
-        return text_before(self.ids.eos, ids, self._join)
-
-    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        silent = (ids == self.ids.pad) | (ids == self.ids.bos)
-        return self._target[1](tf.ragged.boolean_mask(ids, ~silent))
+        return text_of(ids, self.ids, self._target[1])
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Name the piece of each id: its text, or its number without one."""

@@ -26,7 +26,7 @@ import numpy as np
 import sentencepiece
 import tensorflow as tf
 
-from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from keras_transformer.config import EOS_ID, UNK_ID
 from keras_transformer.data import source_reading
 from keras_transformer.data.texts import some
 from keras_transformer.data.tokenizer import (
@@ -158,10 +158,7 @@ class PairedTokenizer(Tokenizer):
         # Pieces of the other side come out by their names.
         if self.target is not self:
             return self.target._join(ids)
-        silent = (ids == PAD_ID) | (ids == BOS_ID)
-        names = tf.gather(
-            tf.constant(self._names), tf.ragged.boolean_mask(ids, ~silent)
-        )
+        names = tf.gather(tf.constant(self._names), ids)
         text = self._run("detokenize", names)
         return tf.strings.strip(tf.strings.regex_replace(text, "▁", " "))
 

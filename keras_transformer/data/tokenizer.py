@@ -312,10 +312,10 @@ class Tokenizer(tf.Module):
             if ids.ragged_rank > 1:
                 return ids.with_values(self.detokenize(ids.values))
             ids = ids.to_tensor(config.PAD_ID)
-        return text_before(config.EOS_ID, ids, self._join)
+        return text_of(ids, config.OURS, self._join)
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        """Join ids without `EOS_ID`, ragged `(N, None)`, to texts `(N,)`."""
+        """Join ids of pieces, ragged `(N, None)`, to texts `(N,)`."""
         text = self._run("detokenize", ids)
         # A limit of length may have cut the last character between its bytes.
         return tf.strings.regex_replace(text, " *\ufffd+$", "")
@@ -348,16 +348,19 @@ class Tokenizer(tf.Module):
         return [self._pieces.IdToPiece(int(piece_id)) for piece_id in ids]
 
 
-def text_before(
-    end: int, ids: tf.Tensor, join: Callable[[tf.RaggedTensor], tf.Tensor]
+def text_of(
+    ids: tf.Tensor,
+    special: config.SpecialIds,
+    join: Callable[[tf.RaggedTensor], tf.Tensor],
 ) -> tf.Tensor:
-    """Join the ids `(..., L)` before the first `end` to texts `(...)`."""
+    """Join the pieces of ids `(..., L)` before their end to texts `(...)`."""
     ids = tf.cast(ids, tf.int32)
     shape = tf.shape(ids)
     # (N, L), also where N or L is 0.
     rows = tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
-    has_ended = tf.cumsum(tf.cast(rows == end, tf.int32), axis=1) > 0
-    text = join(tf.ragged.boolean_mask(rows, ~has_ended))
+    has_ended = tf.cumsum(tf.cast(rows == special.eos, tf.int32), axis=1) > 0
+    is_silent = has_ended | (rows == special.pad) | (rows == special.bos)
+    text = join(tf.ragged.boolean_mask(rows, ~is_silent))
     text = tf.reshape(text, shape[:-1])
     text.set_shape(ids.shape[:-1])
     return text

@@ -150,8 +150,7 @@ def test_evaluation_sees_the_shortest_pairs_first():
 @pytest.fixture(scope="module")
 def words(tmp_path_factory):
     path = tmp_path_factory.mktemp("vocabulary") / "tokenizer.model"
-    sentences = ["one two three", "eins zwei drei"]
-    return Tokenizer.train(sentences, 290, path)
+    return Tokenizer.train(["one two three", "eins zwei drei"], 290, path)
 
 
 NUMBERS = "one two three".split()
