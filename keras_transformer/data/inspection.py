@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -81,7 +81,7 @@ class Inspection:
                 self.equal += source == target
                 if not self._repeats:
                     self._hashes.append(hash(pair))
-                self._unmet.discard(without_tag(source, self._tags))
+                self.meet(source)
                 both = f"{source}\n{target}"
                 if _SUSPECT.search(both):
                     leftovers = _LEFT.finditer(both)
@@ -89,6 +89,10 @@ class Inspection:
                     self.leftovers.update([*of_pair])
                     self._examples = {**of_pair, **self._examples}
             yield pair
+
+    def meet(self, source: str) -> None:
+        """Look whether a source is one of the held-out splits."""
+        self._unmet.discard(without_tag(source, self._tags))
 
     def repeated(self) -> int:
         """Count pairs that stood there before, unless that is meant."""
@@ -123,7 +127,16 @@ class Inspection:
             f"Of {self.pairs:,} training pairs {', '.join(named)}: look at "
             "them, and clean the text where they are wrong."
         ]
-        return advice[: len(named)] + shared_advice(self.shared())
+        return advice[: len(named)] + self.shared_advice()
+
+    def shared_advice(self) -> list[str]:
+        """Say what scores are worth of splits whose sources were met."""
+        return [
+            f"{count:,} of {all_of:,} sources of {split} are in the training "
+            "text too, so scores on it are better than on new text."
+            for split, (count, all_of) in self.shared().items()
+            if count
+        ]
 
     def _such_as(self, kind: str) -> str:
         found = self._examples.get(kind)
@@ -160,13 +173,3 @@ class Inspection:
             of = f"of {all_of:,} sources, which are in this text too"
             rows.append((f"of {split}", f"{count:,}", of))
         return rows
-
-
-def shared_advice(shared: Mapping[str, tuple[int, int]]) -> list[str]:
-    """Say what scores are worth of splits whose sources were trained on."""
-    return [
-        f"{count:,} of {all_of:,} sources of {split} are in the training "
-        "text too, so scores on it are better than on new text."
-        for split, (count, all_of) in shared.items()
-        if count
-    ]

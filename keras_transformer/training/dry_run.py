@@ -101,9 +101,7 @@ def planned(session: Session) -> tuple[Session, BatchPlan, list[Row]]:
     with tempfile.TemporaryDirectory() as name:
         folder, longest = pathlib.Path(name), run.training.max_length
         run, tokenizer = preparation.prepare_vocabulary(session, folder, text)
-        records = TokenisedCorpus.build(
-            iter(head), tokenizer, folder / "head", longest
-        )
+        records = TokenisedCorpus.in_memory(head, tokenizer, longest)
         plan = building.plan_batches(records, run.training)
         epoch = len(plan) * looking.pairs // len(head)
         run = preparation.fitted(session, run, epoch)

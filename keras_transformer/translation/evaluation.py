@@ -180,18 +180,13 @@ def _write_texts(
 
 def warn_of_shared(corpus: Corpus, split: str, train_split: str) -> None:
     """Warn of sources that are in the training text too, if that is there."""
-    from keras_transformer.data.corpora import tags_of, without_tag
-    from keras_transformer.data.inspection import shared_advice
+    from keras_transformer.data.inspection import Inspection
 
-    sources = [source for source, _ in corpus.pairs(split) if source.strip()]
-    asked, tags = {*sources}, tags_of(corpus.name)
+    looking = Inspection(corpus, [split])
     with contextlib.suppress(UserError):
-        trained_on = (
-            without_tag(x, tags) for x, _ in corpus.pairs(train_split)
-        )
-        met = {source for source in trained_on if source in asked}
-        shared = sum(source in met for source in sources)
-        for said in shared_advice({split: (shared, len(sources))}):
+        for source, _ in corpus.pairs(train_split):
+            looking.meet(source)
+        for said in looking.shared_advice():
             logger.warning(said)
 
 

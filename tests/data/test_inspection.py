@@ -3,7 +3,6 @@
 import html
 
 import numpy as np
-import pytest
 from sample_runs import digit_corpus, digit_tokenizer
 
 from keras_transformer.data.corpora import open_corpus
@@ -101,17 +100,12 @@ def test_a_mixture_that_repeats_pairs_on_purpose_has_no_repeated_ones(
         assert inspection.repeated() == repeated
 
 
-@pytest.fixture(scope="module")
-def records(tmp_path_factory):
-    """Digits in words, three names, and one side that is too long."""
+def test_characters_that_the_vocabulary_spells_in_bytes_are_named():
+    # Digits in words, three names, and one side that is too long.
     pairs = [*zip(*digit_corpus()["test"], strict=True)]
     odd = [("日本 one", "Ł one"), ("日 two", "two" * 99), ("one 本本", "x")]
     pairs[3:3] = odd
-    folder = tmp_path_factory.mktemp("records")
-    return TokenisedCorpus.build(pairs, digit_tokenizer(), folder / "train", 47)
-
-
-def test_characters_that_the_vocabulary_spells_in_bytes_are_named(records):
+    records = TokenisedCorpus.in_memory(pairs, digit_tokenizer(), 47)
     tokens = np.concatenate([records.source.ids, records.target.ids])
     found = digit_tokenizer().spelled(tokens)
     assert {x: found[x] for x in "日本Ł"} == {"日": 1, "本": 3, "Ł": 1}
