@@ -9,6 +9,7 @@ import sample_runs
 import sentencepiece
 
 from keras_transformer.config import EOS_ID, UserError
+from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.exporting import ctranslate2 as ctranslate2_export
 from keras_transformer.translation import lexicon
 from keras_transformer.translation.translator import Translator
@@ -35,7 +36,8 @@ def learn(translator, monkeypatch):
         monkeypatch.setattr(lexicon, "COMMON", common)
         monkeypatch.setattr(lexicon, "BEST", best)
         words = translator.tokenizer
-        return lexicon.learn(lexicon.tokenised(pairs, words, 64), words)
+        records = TokenisedCorpus.in_memory(pairs, words, 64)
+        return lexicon.learn(records, words)
 
     return learn
 
