@@ -147,7 +147,7 @@ def beam_search(
         empty and score -inf.
 
     Raises:
-        SettingError: If a setting or the shape of the logits makes no sense.
+        SettingError: If a setting or the shape of state or logits is wrong.
     """
     search = Search(
         beam_size=beam_size,
@@ -161,6 +161,11 @@ def beam_search(
     if tf.convert_to_tensor(max_lengths).shape.rank == 0:
         expected = "a limit for each sentence, int32 (B,)"
         raise SettingError("max_lengths", expected, max_lengths)
+    state = tf.nest.map_structure(tf.convert_to_tensor, state)  # NumPy's, too.
+    for part in tf.nest.flatten(state):
+        if not part.shape[:2].is_compatible_with([None, beam_size]):
+            expected = f"tensors (B, {beam_size}, ...); see `shared` for others"
+            raise SettingError("state", expected, part.shape.as_list())
     return search_by(
         rules,
         step,

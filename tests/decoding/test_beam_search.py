@@ -228,15 +228,23 @@ def test_a_model_that_answers_nan_finds_nothing_and_stops():
 
 
 @pytest.mark.parametrize(
-    "limits, shape, called",
-    [(4, [2, 4, 9], "`max_lengths`"), ([4, 4], [2, 9], "`step`")],
+    "limits, state, shape, called",
+    [
+        (4, (), [2, 4, 9], "`max_lengths`"),
+        ([4, 4], (), [2, 9], "`step`"),
+        # Memory (B, S, D): it would be taken for that of S beams.
+        ([4, 4], [np.zeros([2, 6, 5])], [2, 4, 9], "`state`"),
+        ([4, 4], np.zeros([8, 5]), [2, 4, 9], "`state`"),
+    ],
 )
-def test_limits_and_logits_of_a_wrong_shape_are_refused(limits, shape, called):
+def test_limits_state_and_logits_of_a_wrong_shape_are_refused(
+    limits, state, shape, called
+):
     def step(ids, position, state):
         return tf.zeros(shape), state
 
     with pytest.raises(UserError, match=called):
-        beam_search(step, (), max_lengths=limits)
+        beam_search(step, state, max_lengths=limits)
 
 
 def test_other_special_ids_are_honoured():
