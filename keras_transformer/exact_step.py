@@ -377,9 +377,8 @@ def check_first_batch(model: ExactModel, x: Any, y: Any) -> None:
         if getattr(x, "has_begin_tokens", False):
             return
         x, y = [*next(iter(x.take(1)), ()), None, None][:2]
-    if not isinstance(x, list | tuple) or len(x) != 2:
-        return
-    if not all(hasattr(ids, "shape") for ids in x):
+    is_pair = isinstance(x, list | tuple) and len(x) == 2
+    if not is_pair or not all(hasattr(ids, "shape") for ids in x):
         return
     ids = [ops.convert_to_numpy(each) for each in pair_of_ids(x)]
     target_in = ids[1]

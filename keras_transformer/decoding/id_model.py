@@ -13,7 +13,7 @@ P prefix length, L layers, H heads.
 import contextlib
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
@@ -33,14 +33,13 @@ from keras_transformer.decoding.beam_search import (
     search_by,
 )
 from keras_transformer.decoding.candidates import Rules
+from keras_transformer.decoding.frozen_weights import FrozenWeights
 from keras_transformer.decoding.own_models import abilities_of, logits_of
+from keras_transformer.decoding.sampling import sample
+from keras_transformer.decoding.shortlist import Shortlist
 from keras_transformer.decoding.whole_characters import byte_table
 from keras_transformer.layers import products
 from keras_transformer.model import Transformer
-
-if TYPE_CHECKING:
-    from keras_transformer.decoding.frozen_weights import FrozenWeights
-    from keras_transformer.decoding.shortlist import Shortlist
 
 # A Keras model, or a function that maps ids `((source, target_in))` to logits.
 Model: TypeAlias = Any
@@ -79,8 +78,8 @@ class IdModel:
     def __init__(
         self,
         models: Model | Sequence[Model],
-        frozen: "FrozenWeights | None" = None,
-        shortlist: "Shortlist | None" = None,
+        frozen: FrozenWeights | None = None,
+        shortlist: Shortlist | None = None,
         ids: SpecialIds = OURS,
     ) -> None:
         several = isinstance(models, list | tuple)
@@ -117,8 +116,6 @@ class IdModel:
         Sampling needs `seeds`, int32 `(B, 2)`.
         """
         if search.sampling:
-            from keras_transformer.decoding.sampling import sample
-
             with self.weights_in_use():
                 steps = self._steps(source, search.n_best)
                 return sample(

@@ -20,6 +20,7 @@ from keras_transformer.layers.products import (
     scaled_dot_product_attention,
     swap_heads,
 )
+from keras_transformer.layers.restricted import restricted_attention
 from keras_transformer.masks import (
     all_of,
     causal_mask,
@@ -145,7 +146,7 @@ class MultiHeadAttention(Layer):
         key = value if key is None else key
         if key is None:
             raise ValueError(
-                "MultiHeadAttention needs `key` or `value`, as the query itself"
+                "Pass `key` or `value`; for self-attention, the query itself."
             )
         value = key if value is None else value
         masks = [mask_of_heads(attention_mask)]
@@ -231,8 +232,6 @@ class MultiHeadAttention(Layer):
             lengths = (ops.shape(x)[-2] for x in (query, keys))
             mask = all_of(*masks, causal_mask(*lengths) if causal else None)
             return self.attend(query, keys, values, mask, training=training)
-        from keras_transformer.layers.restricted import restricted_attention
-
         queries = self._queries(query, swap_heads)
         how = masks, causal, self._dropout(training), return_attention_scores
         context, weights = restricted_attention(

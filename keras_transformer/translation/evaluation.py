@@ -286,10 +286,13 @@ def bleu_tokenizer(target_lang: str, tokenize: str | None = None) -> str:
         ) from None
     except RuntimeError:
         command = extras.install_command(chosen.partition("-")[0])
-        lacking = f"packages of sacreBLEU's {chosen}; install them by {command}"
+        said = (
+            f"Expected the packages of sacreBLEU's {chosen}, found some "
+            f"missing; install them by {command}."
+        )
         if tokenize is not None:
-            raise UserError(f"Expected {lacking}.") from None
-        logger.warning("BLEU counts characters without the %s.", lacking)
+            raise UserError(said) from None
+        logger.warning("BLEU counts characters. %s", said)
         return "char"
     return chosen
 

@@ -10,10 +10,11 @@ import os
 import pathlib
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from keras_transformer import __version__
 from keras_transformer.config import Search, UserError
+from keras_transformer.data import demo
 from keras_transformer.data.corpora import (
     DEMO,
     SEPARATOR,
@@ -25,9 +26,7 @@ from keras_transformer.machine import files
 from keras_transformer.presets import parameters
 from keras_transformer.runs import layout
 from keras_transformer.runs.weights import Runs, Weights
-
-if TYPE_CHECKING:
-    from keras_transformer.translation.sentences import Splitter
+from keras_transformer.translation.sentences import Splitter
 
 CARD_FILE = "model_card.json"
 
@@ -59,10 +58,8 @@ class ModelCard:
     package_version: str = __version__
 
     @functools.cached_property
-    def splitter(self) -> "Splitter":
+    def splitter(self) -> Splitter:
         """What splits texts between these languages; needs sentencex."""
-        from keras_transformer.translation.sentences import Splitter
-
         return Splitter(self.source_lang, self.target_lang)
 
     @property
@@ -117,8 +114,6 @@ def make_card(runs: Runs, weights: Weights, search: Search | None) -> ModelCard:
     run_dir, run = runs[0]
     subject, examples = "", tuple[str, ...]()
     if run.corpus == DEMO:
-        from keras_transformer.data import demo
-
         subject = demo.SUBJECT
         examples = demo.EXAMPLES.get(language_of(run.source_lang).base, ())
     searched = dataclasses.asdict(search or run.search)

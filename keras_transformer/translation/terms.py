@@ -155,9 +155,7 @@ class Terms:
         letters = [x.isalnum() or category(x)[0] == "M" for x in text]
         if not text.isascii():
             for i, form in enumerate(forms_of(text)):
-                if not form.strip(
-                    "\u200c\u200d"
-                ):  # What shows nothing goes on.
+                if not form.strip("\u200c\u200d"):  # Shows nothing: goes on.
                     letters[i] = i > 0 and letters[i - 1]
         pairs = itertools.pairwise([False, *letters, False])
         return {i for i, both in enumerate(pairs) if not all(both)}

@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -20,16 +20,23 @@ from keras_transformer.config import (
     SettingError,
     UserError,
 )
+from keras_transformer.data.adapter import TokenizerAdapter
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding import own_models
 from keras_transformer.decoding.beam_search import BeamResult
+from keras_transformer.decoding.frozen_weights import FrozenWeights, freeze
 from keras_transformer.decoding.id_model import IdModel, Model
+from keras_transformer.decoding.shortlist import Shortlist
 from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
+from keras_transformer.runs import averaging
 from keras_transformer.runs.layout import TOKENIZER_FILE
 from keras_transformer.runs.run_config import load_vocabulary
 from keras_transformer.runs.weights import Runs, Weights
 from keras_transformer.settings import nearest, of_kind
+from keras_transformer.translation import explaining, lexicon, sentences
+from keras_transformer.translation.alignment import align_pairs, read_pairs
+from keras_transformer.translation.terms import marker
 from keras_transformer.translation.text_batches import (
     IDS,
     SEEDS,
@@ -47,11 +54,7 @@ from keras_transformer.translation.text_batches import (
     warn_of_several,
     with_choice,
 )
-
-if TYPE_CHECKING:
-    from keras_transformer.decoding.frozen_weights import FrozenWeights
-    from keras_transformer.decoding.shortlist import Shortlist
-    from keras_transformer.viewing.explanation import Explanation
+from keras_transformer.viewing.explanation import Explanation
 
 logger = logging.getLogger("keras_transformer")
 _BATCHING = Batching()
@@ -92,15 +95,12 @@ class Translator:
         search: Search | None = None,
         source_lang: str = "en",
         target_lang: str = "de",
-        frozen: "FrozenWeights | None" = None,
-        shortlist: "Shortlist | None" = None,
+        frozen: FrozenWeights | None = None,
+        shortlist: Shortlist | None = None,
         weights: Weights | None = None,
     ) -> None:
-        if not isinstance(tokenizer, Tokenizer):
-            from keras_transformer.data.adapter import TokenizerAdapter
-
-            if not isinstance(tokenizer, TokenizerAdapter):
-                tokenizer = TokenizerAdapter(tokenizer)
+        if not isinstance(tokenizer, Tokenizer | TokenizerAdapter):
+            tokenizer = TokenizerAdapter(tokenizer)
         self._tokenizer, self._process = tokenizer, os.getpid()
         self.search: Search = of_kind("search", Search, search or Search())
         self.source_lang = source_lang
@@ -163,8 +163,6 @@ class Translator:
         those with VNNI. If `portable`, on a GPU, or where TensorFlow lacks
         those for x86-64, only operators that every TensorFlow has are used.
         """
-        from keras_transformer.decoding.frozen_weights import freeze
-
         models, frozen = freeze(self.id_model.models, precision, portable)
         return Translator(
             models,
@@ -272,8 +270,6 @@ class Translator:
             check_lengths(texts=texts, prefixes=begun)
         of_kind("search", Search, search)
         if split_sentences:
-            from keras_transformer.translation import sentences
-
             sentences.check_alone(prefixes=begun is not None)
             return sentences.search_each(self, texts, search, batching, terms)
         kept = [""] * len(texts)
@@ -285,8 +281,6 @@ class Translator:
         texts = ["" if signs else text for text, signs in both]
         knows_marks = getattr(tokenizer, "has_marks", False)
         if knows_marks or terms:
-            from keras_transformer.translation.terms import marker
-
             mark = marker(terms, self.source_lang, knows_marks)
             texts = list(map(mark, texts))
         inputs, truncated = search_inputs(tokenizer, search, texts, begun)
@@ -368,7 +362,7 @@ class Translator:
         n_best: int | None = None,
         prefix: str | None = None,
         **options: Any,
-    ) -> "Explanation":
+    ) -> Explanation:
         """Translate a text, and show its attention and its search.
 
         Translations and scores are those of `translate` with the same `n_best`,
@@ -398,8 +392,6 @@ class Translator:
             raise SettingError("sampling", expected, search.sampling)
         of_kind("text", str, text)  # One, unlike `translate`.
         begun = as_texts("prefix", [prefix]) if prefix else None
-        from keras_transformer.translation import explaining
-
         return explaining.explain(self, text, search, begun)
 
     def score(
@@ -420,8 +412,6 @@ class Translator:
         Returns:
             Length-normalised log-probabilities in nats, in order.
         """
-        from keras_transformer.translation.alignment import read_pairs
-
         search = self.search
         if length_penalty is not None:
             search = dataclasses.replace(search, length_penalty=length_penalty)
@@ -451,10 +441,7 @@ class Translator:
             other words, as of a source that is cut after `max_source_length`
             tokens or has a mark of `terms`.
         """
-        from keras_transformer.translation.alignment import align_pairs
-
-        pairs = as_pairs(sources, targets)
-        return align_pairs(self, pairs, max_source_length)
+        return align_pairs(self, as_pairs(sources, targets), max_source_length)
 
 
 def _remade(kind: Any, models: Any, tokenizer: Any, *settings: Any) -> Any:
@@ -467,9 +454,6 @@ def _remade(kind: Any, models: Any, tokenizer: Any, *settings: Any) -> Any:
 
 def load(runs: Runs, weights: Weights) -> Translator:
     """Load one run, or several that search together as the first does."""
-    from keras_transformer.decoding.frozen_weights import freeze
-    from keras_transformer.runs import averaging
-
     devices.let_memory_grow()  # A training may run on the same GPU.
     first, run = runs[0]
     tokenizer = load_vocabulary(first, run)
@@ -481,8 +465,6 @@ def load(runs: Runs, weights: Weights) -> Translator:
             )
     words = None
     if weights.shortlist:  # A wrong one shows before the weights are loaded.
-        from keras_transformer.translation import lexicon
-
         words = lexicon.read(weights.shortlist, tokenizer)
     loaded = [averaging.load(path, weights.average, its) for path, its in runs]
     models, frozen = freeze([model for model, _ in loaded], weights.precision)
