@@ -53,8 +53,6 @@ ACTIVATIONS = (
 )
 
 _SHARE = "[0, 1)"
-# Beyond any text, and far below what 32 bits hold.
-_LENGTH = "[1, 1000000)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +101,7 @@ class ModelConfig:
         None,
         "let a position attend only to those less than R away, in the decoder "
         "to the last R (section 4, r); by default to all of its sequence",
-        within=_LENGTH,
+        within="[1, 1000000)",  # Beyond any text; 32 bits hold far more.
         metavar="R",
     )
     activation: str | Callable[..., Any] = setting(
@@ -388,16 +386,15 @@ class Search:
         return {name: getattr(self, name) for name in RUN_SEARCH}
 
 
-_OF_RUN = {
+# What a training takes of a search, and a run keeps.
+RUN_SEARCH = {
     name: field
     for name, field in settings_of(Search).items()
     if setting_of(field).may_change
 }
-# What a training takes of a search, and a run keeps.
-RUN_SEARCH = tuple(_OF_RUN)
 # All settings that may override a preset's, by name.
 SETTINGS: Mapping[str, dataclasses.Field] = MappingProxyType(
-    settings_of(ModelConfig) | settings_of(TrainingConfig) | _OF_RUN
+    settings_of(ModelConfig) | settings_of(TrainingConfig) | RUN_SEARCH
 )
 
 

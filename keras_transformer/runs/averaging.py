@@ -55,11 +55,6 @@ class Chosen:
         """Identify them: other weights have another text."""
         return " ".join([*self.checkpoints, f"{self.checksum:08x}"])
 
-    @property
-    def is_final(self) -> bool:
-        """Whether they are in `final.weights.h5`."""
-        return bool(self.step) or not self.checkpoints
-
     def is_damaged(self) -> bool:
         """Whether `final.weights.h5` is no longer as it was written."""
         return files.checksum(self.run_dir / FINAL_FILE) != self.checksum
@@ -95,15 +90,14 @@ class Chosen:
         logger.info("Taking the %s.", self.sentence())
         extras.check_keras()
         folder = self.run_dir / layout.CHECKPOINTS
-        kept = [folder / name for name in self.checkpoints]
-        path = self.run_dir / FINAL_FILE
-        if not self.is_final:
-            path = kept[-1] / WEIGHTS_FILE
+        # Those to average; after the training's end that is done.
+        kept = [] if self.step else [folder / x for x in self.checkpoints]
+        path = kept[-1] / WEIGHTS_FILE if kept else self.run_dir / FINAL_FILE
         try:
             check_size(run.model, path.stat().st_size, path)
             shape = dataclasses.asdict(run.model)
             model = Transformer(**shape, dtype="float32")
-            if not self.is_final:
+            if kept:
                 average_weights(model, kept)
                 return model
             model.load_weights(path)

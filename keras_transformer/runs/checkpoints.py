@@ -237,9 +237,8 @@ def newest_undamaged(
             break
     if not undamaged:
         raise UserError(
-            f"Every checkpoint in {pathlib.Path(run_dir) / CHECKPOINTS} with a "
-            f"{needed} is damaged; restore one from a copy, or train in a new "
-            "directory."
+            f"Every {needed} in {run_dir}/{CHECKPOINTS} is damaged; restore "
+            "one from a copy, or train in a new directory."
         )
     return undamaged[::-1]
 

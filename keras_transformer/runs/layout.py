@@ -58,9 +58,8 @@ def step_of(path: pathlib.Path) -> int:
 def check_empty(run_dir: str | os.PathLike) -> pathlib.Path:
     """Refuse a place that is not empty, before anything is read."""
     path = pathlib.Path(run_dir)
-    if os.path.lexists(path) and not (
-        path.is_dir() and not any(path.iterdir())
-    ):
+    is_empty = path.is_dir() and not any(path.iterdir())
+    if os.path.lexists(path) and not is_empty:
         raise UserError(
             f"{path} exists already and is left as it is; choose another "
             "`run_dir` or remove it."
@@ -101,9 +100,8 @@ def check_lock(run_dir: str | os.PathLike) -> None:
     path = pathlib.Path(run_dir) / LOCK_FILE
     if path in _held and not _is_at(_held[path], path):
         raise JobError(
-            f"{path} no longer belongs to this training: somebody removed or "
-            "moved the directory, or began it anew; this training ends and "
-            "writes nothing there."
+            f"{path} no longer belongs to this training: the directory was "
+            "removed, moved or begun anew; nothing is written there."
         )
 
 

@@ -131,9 +131,8 @@ class RunConfig:
         check_sides(run.source_lang, run.target_lang)
         if run.train_split == run.validation_split:
             raise UserError(
-                f"Expected two splits, received {run.train_split} for "
-                "training and validation; change `train_split` or "
-                "`validation_split`."
+                "Expected two splits, `train_split` and `validation_split`, "
+                f"received {run.train_split} for both; change one."
             )
         return run
 
@@ -234,12 +233,10 @@ class RunConfig:
             fields["removed"] = removed or fields.get("removed")
             if fields.get("symbols") is not None:
                 fields["symbols"] = tuple(fields["symbols"])
-            parts = {
-                "model": ModelConfig(**fields["model"]),
-                "training": TrainingConfig(**training),
-                "search": Search(**search),
-            }
-            known, _ = _known(cls, {"version": None, **fields, **parts})
+            fields["model"] = ModelConfig(**fields["model"])
+            fields["training"] = TrainingConfig(**training)
+            fields["search"] = Search(**search)
+            known, _ = _known(cls, {"version": None, **fields})
             run = cls(**known)
         except _UNREADABLE as error:
             version = fields.get("version")

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import keras
 import numpy as np
 import tensorflow as tf
+from keras.optimizers import LossScaleOptimizer
 
 from keras_transformer.config import JobError, TrainingConfig
 from keras_transformer.runs.checkpoints import Progress, list_checkpoints
@@ -40,12 +41,12 @@ class TrainingDisplay:
 
     def after_step(self, now: Progress) -> None:
         """Now and then show the figures."""
+        seconds = now.seconds - self.last.seconds
         if self.first is None:
             self.first = now
-            seconds = now.seconds - self.last.seconds
             logger.info("First step after %.1f s.", seconds)
             self.report(now)
-        elif now.seconds - self.last.seconds >= self.seconds:
+        elif seconds >= self.seconds:
             self.report(now)
             self.seconds = min(2 * self.seconds, SECONDS)
             self.warn_of_minutes(now, self.first)
@@ -122,7 +123,6 @@ def warn_of_warm_up(recipe: TrainingConfig, steps: int) -> None:
             steps,
             warmup,
             shorter,
-            # Keeps the peak of equation 3.
             recipe.learning_rate_scale * (shorter / warmup) ** 0.5,
         )
 
@@ -173,9 +173,7 @@ class Guard:
     def look(self, last: int) -> None:
         """Wait for the figures since the last look, and check them."""
         optimizer = self.training.model.optimizer
-        may_overflow = isinstance(
-            optimizer, keras.optimizers.LossScaleOptimizer
-        )
+        may_overflow = isinstance(optimizer, LossScaleOptimizer)
         # One transfer reads all steps.
         figures = np.array(tf.stack(self.new) if self.new else [], "float64")
         self.seen.append(figures.reshape(-1, len(FIGURES)))

@@ -106,8 +106,8 @@ def train(session: Session) -> None:
     devices.log_devices()
     if not _training.acquire(blocking=False):
         raise UserError(
-            "Expected one training at a time in a process, whose seeds it "
-            "sets, received a second one; wait, or start another process."
+            "This process already runs a training, which sets its seeds; "
+            "wait, or start another process."
         )
     stop = Stop()
     with contextlib.ExitStack() as stack:

@@ -112,9 +112,8 @@ def read_prepared(session: Session) -> Training:
         time.sleep(0.2)
     else:
         raise UserError(
-            f"Expected the chief's {layout.CONFIG_FILE} in {run_dir} within a "
-            "minute, found none; `run_dir` must be on a file system that all "
-            "workers share."
+            f"Found no {layout.CONFIG_FILE} of the chief in {run_dir}; "
+            "`run_dir` must be on a file system that all workers share."
         )
     run = RunConfig.load(run_dir)
     records = TokenisedCorpus.load(run_dir / layout.RECORDS / run.train_split)

@@ -179,8 +179,7 @@ def understand(**arguments: Any) -> Session:
     given = with_recipes(arguments)
     if "symbols" in given and "tokenizer" in given:  # A run's gets them added.
         raise UserError(
-            "Expected `symbols` or `tokenizer`, which brings its own "
-            "vocabulary, received both; leave one out."
+            "A `tokenizer` brings its own vocabulary; leave out `symbols`."
         )
     own = {name: given.pop(name) for name in SESSION_SETTINGS if name in given}
     for name in given.keys() - SETTINGS:
@@ -196,9 +195,8 @@ def understand(**arguments: Any) -> Session:
         return session_of_begun(begun, session)
     if corpus is None:
         raise UserError(
-            "Expected a `corpus` to train on, or a run that has begun in "
-            "`run_dir`, found none; give demo, a folder, tfds:NAME or pairs of "
-            "texts."
+            "Expected a `corpus` or, in `run_dir`, a run that has begun; give "
+            "demo, a folder, tfds:NAME or pairs of texts."
         )
     settings = session.given()
     has_terms = bool(settings.get("term_share"))
@@ -216,27 +214,26 @@ def _opened(session: Session, begun: RunConfig | None) -> Corpus | None:
     if session.corpus is None:
         return None
     name: Any = corpora.one_name(session.corpus)
-    is_name = isinstance(name, str | os.PathLike)
-    if begun and is_name and corpora.absolute_name(name) == begun.corpus:
-        return None
+    if isinstance(name, str | os.PathLike):
+        name = corpora.absolute_name(name)
+        if begun and name == begun.corpus:
+            return None
     sides = ("source_lang", "target_lang", "train_split")
     opening = {side: getattr(begun or session, side) for side in sides}
     opening = {side: x for side, x in opening.items() if x is not None}
-    name = corpora.absolute_name(name) if is_name else name
     return corpora.open_corpus(name, **opening)
 
 
 def session_of_begun(begun: RunConfig, session: Session) -> Session:
     """Return what is asked of a run that has begun, and so needs no text."""
-    run_dir, named, name = session.run_dir, session.given(), begun.corpus
+    run_dir, named = session.run_dir, session.given()
     corpus: Any = session.corpus
-    text = begun.text
+    name, text = begun.corpus, begun.text
     if _is_other_text(begun, corpus):
         logger.warning(
-            "The text in %s has another size, time, weight or tag than %s "
-            "began with; the run goes on with what it read then. To train on "
-            "the new text, give another `run_dir` (`init_from` takes the "
-            "weights over).",
+            "The text in %s has changed since %s began (size, time, weight or "
+            "tag); the run goes on with what it read then. To train on the new "
+            "text, give another `run_dir`, with `init_from` for the weights.",
             corpus.name if corpus else name,
             run_dir,
         )
@@ -298,9 +295,8 @@ def check_symbols(corpus: str, has_terms: bool, tokenizer: "Tokenizer") -> None:
     """Refuse a vocabulary that would spell tags of a mixture or marks."""
     for symbol in lacking_symbols(corpus, has_terms, tokenizer):
         raise UserError(
-            f"Expected a vocabulary with the piece {symbol}, which `corpus` or "
-            "`term_share` needs, received one without; leave that out, or "
-            "learn a new vocabulary."
+            f"The vocabulary lacks the piece {symbol}, which `corpus` or "
+            "`term_share` needs; leave that out, or learn a new vocabulary."
         )
 
 

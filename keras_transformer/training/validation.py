@@ -11,7 +11,6 @@ Axes: B rows of a batch, S source length, T target length.
 
 import dataclasses
 import logging
-import pathlib
 from collections.abc import Mapping, Sequence
 
 import keras
@@ -206,19 +205,16 @@ class Validation:
     ) -> None:
         """Write the best after validation, or the average if that fails."""
         recipe, model = self.run.training, chosen.load(self.run)
-        newest = chosen.checkpoints[-1]
-        step = checkpoints.step_of(pathlib.Path(newest))
-        known = now.figures if now.step == step else None
-        of_average = known if chosen.averaged == 1 else None
+        of_average = now.figures if chosen.averaged == 1 else None
         # Weights, the checkpoints they are of, and their figures if known.
         made = {
             AVERAGE: (model.get_weights(), chosen.checkpoints, of_average),
-            LAST: (last, (newest,), known),
+            LAST: (last, chosen.checkpoints[-1:], now.figures),
         }
         best = recipe.patience and checkpoints.find_best(
             self.run_dir, now.standing
         )
-        if best and best[1].step != step:
+        if best and best[1].step != now.step:
             model.load_weights(best[0] / checkpoints.WEIGHTS_FILE)
             only = (best[0].name,)
             made[BEST] = model.get_weights(), only, best[1].figures
@@ -243,7 +239,7 @@ class Validation:
             model.save_weights(partial)
         result = dataclasses.replace(
             chosen,
-            step=step,
+            step=now.step,
             better=better,
             checkpoints=names,
             validation=measured,
