@@ -165,17 +165,16 @@ def keep_exported(run: "Run", output: pathlib.Path) -> None:
         weights = dataclasses.replace(weights, precision=kept.precision)
     now = run.card(weights)
     search = run.config.search.kept_by_run()
-    is_alike = kept is not None and all(
-        kept.search.get(name) == search[name] for name in search
-    )
-    if kept is None or not is_alike or kept.weights != now.weights:
+    is_alike = kept and all(kept.search.get(x) == search[x] for x in search)
+    if not kept or not is_alike or kept.weights != now.weights:
         made = ModelCard.load(run.export(output, newest + 1))
         if kept and made and kept.how == made.how:
             # Another process may have removed it.
             shutil.rmtree(path, ignore_errors=True)
-    elif kept.shortlist != now.shortlist or not now.scores:
-        return
-    elif kept.scores != now.scores:  # The run was evaluated since.
+    elif (
+        now.scores not in ((), kept.scores)  # The run was evaluated since.
+        and now.shortlist == kept.shortlist
+    ):
         dataclasses.replace(kept, scores=now.scores).save(path)
 
 

@@ -15,6 +15,7 @@ import logging
 import os
 import pathlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import tensorflow as tf
 
@@ -22,7 +23,6 @@ from keras_transformer.config import (
     MAX_SOURCE_LENGTH,
     PAD_ID,
     Search,
-    UserError,
 )
 from keras_transformer.exporting.serving_kit import (
     BATCHING_FILE,
@@ -35,8 +35,8 @@ from keras_transformer.settings import of_kind
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.text_batches import (
     cut,
-    prefix_ids,
-    seeds,
+    padded,
+    search_inputs,
     source_ids,
     texts_of,
     with_choice,
@@ -45,9 +45,9 @@ from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger("keras_transformer")
 
-# By name: a function of a translator and strings `(B,)`, how it searches, and
-# the names of the strings.
-Signatures = dict[str, tuple[Callable, Search, tuple[str, ...]]]
+# By name: a function of a translator, a search and strings `(B,)`, and what
+# these are called.
+Signatures = dict[str, tuple[Callable, tuple[str, ...]]]
 
 
 def export(
@@ -85,8 +85,7 @@ def export(
         The path of the SavedModel, `output/version`.
 
     Raises:
-        UserError: As in `Export.path` and `Translator.freeze`, or if weights
-            that are rounded to bfloat16 shall be stored otherwise.
+        UserError: As in `Export.path` and `Translator.freeze`.
         JobError: If the disk or the memory is full.
         OSError: If the files cannot be written otherwise.
     """
@@ -108,26 +107,20 @@ def write(
     # Clients must not choose how much memory the server needs.
     longest = search.max_source_length or MAX_SOURCE_LENGTH
     search = dataclasses.replace(search, max_source_length=longest)
-    multiplied = translator.weights.precision
-    precision = how.precision or multiplied
-    if multiplied == "bfloat16" and precision != multiplied:
-        raise UserError(
-            "Expected bfloat16, to which the weights are rounded, received "
-            f"{precision}; export the translator from which you made them."
-        )
+    precision = how.precision or translator.weights.precision
     translator = translator.freeze(precision, how.portable)
     frozen = translator.id_model.frozen
     operators, instructions = (
         (frozen.operators, frozen.instructions) if frozen else ((), ())
     )
-    signatures = _signatures(translator, search)
-    module, traced = _trace(translator, signatures)
+    signatures = _signatures(translator)
+    module, traced = _trace(translator, search, signatures)
     path.parent.mkdir(parents=True, exist_ok=True)
     # TensorFlow Serving looks only at names that are numbers.
     full = exhaustion.explained("export in another process", path)
     with full, files.whole(path) as partial, _tensorflow_silent():
         tf.saved_model.save(module, str(partial), traced)
-        inputs = {name: x for name, (*_, x) in signatures.items()}
+        inputs = {name: x for name, (_, x) in signatures.items()}
         write_warmup(partial, path.absolute().parent.name, inputs)
         if card:
             dataclasses.replace(
@@ -148,11 +141,11 @@ def write(
 
 
 def _trace(
-    translator: Translator, signatures: Signatures
+    translator: Translator, search: Search, signatures: Signatures
 ) -> tuple[tf.Module, dict[str, Callable]]:
     """Trace every signature once, and collect the variables that they use."""
     module, traced = tf.Module(), {}
-    for name, (function, search, arguments) in signatures.items():
+    for name, (function, arguments) in signatures.items():
         of_texts = functools.partial(function, translator, search)
         made = tf.function(of_texts, autograph=False)
         specs = [tf.TensorSpec([None], tf.string, name) for name in arguments]
@@ -179,16 +172,16 @@ def _tensorflow_silent() -> Iterator[None]:
         logging.root.handlers[:] = handlers
 
 
-def _signatures(translator: Translator, search: Search) -> Signatures:
-    best, pair = dataclasses.replace(search, n_best=1), ("source", "target")
+def _signatures(translator: Translator) -> Signatures:
+    pair = "source", "target"
     signatures: Signatures = {
-        "serving_default": (best_text, best, ("text",)),
-        "with_prefix": (best_text, best, ("text", "prefix")),
-        "n_best": (search_text, search, ("text",)),
-        "score": (score_text, search, pair),
+        "serving_default": (best_text, ("text",)),
+        "with_prefix": (best_text, ("text", "prefix")),
+        "n_best": (search_text, ("text",)),
+        "score": (score_text, pair),
     }
     if translator.id_model.has_attention:
-        signatures["attention"] = (attention_text, search, pair)
+        signatures["attention"] = (attention_text, pair)
     return signatures
 
 
@@ -205,15 +198,11 @@ def search_text(
         -inf where there are no more, and whether sources were `truncated`.
     """
     tokenizer = translator.tokenizer
-    source, truncated = source_ids(tokenizer, text, search.max_source_length)
-    if prefix is not None:
-        ids = prefix_ids(tokenizer, prefix, _longest_target(search))
-        prefix = ids.to_tensor(tokenizer.ids.pad)
+    inputs, truncated = search_inputs(tokenizer, search, text, prefix)
+    pad_id = tokenizer.ids.pad
     result = translator.id_model.search_ids(
-        source.to_tensor(tokenizer.ids.pad),
-        with_choice(tokenizer, search),
-        prefix,
-        seeds(text, search.sampling) if search.sampling else None,
+        search=with_choice(tokenizer, search),
+        **{name: padded(x, pad_id) for name, x in inputs.items()},
     )
     texts, scores = texts_of(tokenizer, result, search, text)
     return {"translations": texts, "scores": scores, "truncated": truncated}
@@ -222,7 +211,8 @@ def search_text(
 def best_text(
     translator: Translator, search: Search, *texts: tf.Tensor
 ) -> dict[str, tf.Tensor]:
-    """Do the same for the only hypothesis, `(B,)`."""
+    """Do the same for the best hypothesis alone, `(B,)`."""
+    search = dataclasses.replace(search, n_best=1)
     best = search_text(translator, search, *texts)
     return {
         "translation": best["translations"][:, 0],
@@ -263,15 +253,9 @@ def _pairs(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Tokenize pairs to ids `(B, S)` and `(B, T)`, cut at the limits."""
     tokenizer, ids = translator.tokenizer, translator.tokenizer.ids
-    of_source, _ = source_ids(tokenizer, source, search.max_source_length)
-    of_target, _ = cut(
-        tokenizer.target.tokenize(target), _longest_target(search), (ids.eos,)
-    )
+    longest: Any = search.max_source_length  # Of an export, never None.
+    of_source, _ = source_ids(tokenizer, source, longest)
+    # The most tokens that a search may write for any source.
+    longest = search.max_length or longest + search.max_extra_length
+    of_target, _ = cut(tokenizer.target.tokenize(target), longest, (ids.eos,))
     return of_source.to_tensor(ids.pad), of_target.to_tensor(ids.pad)
-
-
-def _longest_target(search: Search) -> int | None:
-    """Return the most tokens that a translation may have for any source."""
-    if search.max_length is None and search.max_source_length is not None:
-        return search.max_source_length + search.max_extra_length
-    return search.max_length

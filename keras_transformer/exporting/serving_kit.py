@@ -18,7 +18,7 @@ from keras_transformer.config import (
     UserError,
 )
 from keras_transformer.machine import extras
-from keras_transformer.settings import check_settings, setting, whole_number
+from keras_transformer.settings import check_settings, setting
 
 BATCHING_FILE = "batching_parameters.txt"
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
@@ -77,7 +77,7 @@ class Export:
             expected = "a folder, or a path that is not there"
             raise SettingError("output", expected, str(output))
         # Where TensorFlow Serving looks for it.
-        path = pathlib.Path(output) / str(whole_number("version", self.version))
+        path = pathlib.Path(output) / str(self.version)
         if os.path.lexists(path):
             raise UserError(
                 f"{path} exists already and stays; choose another version."
@@ -117,9 +117,8 @@ def write_warmup(
 
 def read_batching(path: str | os.PathLike) -> dict[str, int]:
     """Read the parameters of `BATCHING_TEXT` that are in a file."""
-    text = pathlib.Path(path).read_text("utf-8", "replace")
+    text = re.sub("#.*", "", pathlib.Path(path).read_text("utf-8", "replace"))
     values = {}
-    text = re.sub("#.*", "", text)
     for name, value in re.findall(r"\b(\w+)\s*:?\s*{([^}]*)}", text):
         if name not in _KNOWN:
             continue  # Another of TensorFlow Serving's.

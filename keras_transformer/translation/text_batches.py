@@ -95,13 +95,7 @@ class Batching:
         """
 
         def call(rows: np.ndarray) -> Result:
-            taken = (tf.gather(x, rows) for x in inputs)
-            return graph(
-                *(
-                    x.to_tensor(pad_id) if isinstance(x, tf.RaggedTensor) else x
-                    for x in taken
-                )
-            )
+            return graph(*(padded(tf.gather(x, rows), pad_id) for x in inputs))
 
         total = inputs[0].shape[0]
         done = total - sum(map(len, planned))
@@ -152,19 +146,27 @@ def only_signs(text: str) -> str:
 
 
 def search_inputs(
-    tokenizer: Any, search: Search, texts: list[str], begun: list[str] | None
+    tokenizer: Any,
+    search: Search,
+    texts: tf.Tensor | list[str],
+    begun: tf.Tensor | list[str] | None,
 ) -> tuple[dict[str, Any], tf.Tensor]:
     """Make what a search reads, by name; return which texts were cut."""
     source, truncated = source_ids(tokenizer, texts, search.max_source_length)
     inputs: dict[str, Any] = {"source": source}
     if begun is not None:
-        longest = int(np.max(source.row_lengths(), initial=0))
-        longest = search.max_length or longest + search.max_extra_length
+        longest = source.bounding_shape(1) + search.max_extra_length
+        longest = search.max_length or longest
         inputs["prefix"] = prefix_ids(tokenizer, begun, longest)
     if search.sampling:
-        of_texts = tf.constant(texts, tf.string)
+        of_texts = tf.convert_to_tensor(texts, tf.string)
         inputs["seeds"] = seeds(of_texts, search.sampling)
     return inputs, truncated
+
+
+def padded(ids: tf.Tensor | tf.RaggedTensor, pad_id: int) -> tf.Tensor:
+    """Make what a graph takes of an input of `search_inputs`."""
+    return ids.to_tensor(pad_id) if isinstance(ids, tf.RaggedTensor) else ids
 
 
 def source_ids(
@@ -178,7 +180,9 @@ def source_ids(
 
 
 def prefix_ids(
-    tokenizer: Any, prefix: tf.Tensor | Sequence[str], longest: int | None
+    tokenizer: Any,
+    prefix: tf.Tensor | Sequence[str],
+    longest: tf.Tensor | int | None,
 ) -> tf.RaggedTensor:
     """Tokenize how translations begin, up to `longest` tokens, without end.
 

@@ -163,6 +163,11 @@ class Translator:
         those with VNNI. If `portable`, on a GPU, or where TensorFlow lacks
         those for x86-64, only operators that every TensorFlow has are used.
         """
+        if self.weights.precision == "bfloat16" != precision:
+            raise UserError(
+                "Expected bfloat16, to which the weights are rounded, received "
+                f"{precision}; freeze the translator that has them in float32."
+            )
         models, frozen = freeze(self.id_model.models, precision, portable)
         return Translator(
             models,

@@ -36,7 +36,7 @@ def test_a_prefix_is_no_longer_than_a_translation_may_be(served):
     shapes = shapes_of_a_request(
         served,
         "with_prefix",
-        text=["the dog"] * ROWS,
+        text=[LONG_TEXT] + ["the dog"] * (ROWS - 1),
         prefix=[LONG_TEXT] + ["die"] * (ROWS - 1),
     )
 
