@@ -156,8 +156,9 @@ def search_inputs(
     inputs: dict[str, Any] = {"source": source}
     if begun is not None:
         longest = source.bounding_shape(1) + search.max_extra_length
-        longest = search.max_length or longest
-        inputs["prefix"] = prefix_ids(tokenizer, begun, longest)
+        ids = tokenizer.target.tokenize(begun)[:, :-1]  # They do not end yet.
+        # A search uses no more.
+        inputs["prefix"] = ids[:, : search.max_length or longest]
     if search.sampling:
         of_texts = tf.convert_to_tensor(texts, tf.string)
         inputs["seeds"] = seeds(of_texts, search.sampling)
@@ -177,18 +178,6 @@ def source_ids(
     if tf.executing_eagerly() and isinstance(tokenizer, Tokenizer):
         tokenizer.log_unmet(ids.values.numpy())
     return ids, truncated
-
-
-def prefix_ids(
-    tokenizer: Any,
-    prefix: tf.Tensor | Sequence[str],
-    longest: tf.Tensor | int | None,
-) -> tf.RaggedTensor:
-    """Tokenize how translations begin, up to `longest` tokens, without end.
-
-    A search uses no more, if `longest` is the limit of a translation.
-    """
-    return tokenizer.target.tokenize(prefix)[:, :-1][:, :longest]
 
 
 def cut(

@@ -16,7 +16,6 @@ from keras_transformer.commands import flags
 from keras_transformer.config import Sampling, Search
 from keras_transformer.exporting import saved_model as serving
 from keras_transformer.model import Transformer
-from keras_transformer.translation.text_batches import prefix_ids
 from keras_transformer.translation.translator import Translator
 
 PAD, UNK, BOS, EOS = config.PAD_ID, config.UNK_ID, config.BOS_ID, config.EOS_ID
@@ -96,7 +95,7 @@ def test_a_score_is_that_of_the_whole_translation_under_every_option(
 ):
     id_model, tokenizer = fond_of_unknown.id_model, fond_of_unknown.tokenizer
     source = tokenizer.tokenize(["the dog", "die grüne Wiese"]).to_tensor()
-    prefix = prefix_ids(tokenizer, ["Hund und", ""], None).to_tensor(PAD)
+    prefix = tokenizer.tokenize(["Hund und", ""])[:, :-1].to_tensor(PAD)
 
     found = id_model.search_ids(
         source, options, prefix=prefix, seeds=tf.constant([[3, 1], [3, 2]])
