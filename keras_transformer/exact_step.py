@@ -327,9 +327,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
         def add(i, sums, gradients):
             part = tf.nest.map_structure(lambda rows: rows[i], batch)
             new_sums, new, _ = gradients_of(*part, divisor)
-            gradients = [
-                old + one for old, one in zip(gradients, new, strict=True)
-            ]
+            gradients = tf.nest.map_structure(tf.add, gradients, new)
             return i + 1, sums + new_sums, gradients
 
         return *tf.while_loop(

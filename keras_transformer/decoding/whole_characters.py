@@ -23,11 +23,8 @@ _ONE_MORE = np.int64(1)
 
 def _goes_on(begun: bytes) -> bool:
     """Return whether bytes begin a text in UTF-8."""
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(begun)
-    except UnicodeDecodeError:
-        return False
-    return True
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    return "\ufffd" not in decoder.decode(begun)
 
 
 def _make_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -282,12 +282,10 @@ class Translator:
             self._is_warned = self._is_warned or warn_of_several(texts)
             kept = [only_signs(text) for text in texts]
         tokenizer = self.tokenizer
-        both = zip(texts, kept, strict=True)
-        texts = ["" if signs else text for text, signs in both]
         knows_marks = getattr(tokenizer, "has_marks", False)
-        if knows_marks or terms:
-            mark = marker(terms, self.source_lang, knows_marks)
-            texts = list(map(mark, texts))
+        mark = marker(terms, self.source_lang, knows_marks)
+        both = zip(texts, kept, strict=True)
+        texts = ["" if signs else mark(text) for text, signs in both]
         inputs, truncated = search_inputs(tokenizer, search, texts, begun)
         lengths = inputs["source"].row_lengths().numpy()
         limits = search.max_length or lengths + search.max_extra_length
