@@ -37,9 +37,7 @@ _EIGHT_BITS, _SEVEN_BITS = 127, 63
 
 def missing_operators(names: Sequence[str]) -> list[str]:
     """Return the operators that this TensorFlow lacks on processors."""
-    return [
-        name for name in names if not keras_internals.has_kernel(name, "CPU")
-    ]
+    return [x for x in names if not keras_internals.has_kernel(x, "CPU")]
 
 
 def freeze(

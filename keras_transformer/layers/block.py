@@ -259,7 +259,6 @@ class EncoderLayer(Block):
     ) -> Tensor | tuple[Tensor, Tensor]:
         mask = implicit_mask(inputs) if mask is None else mask
         seen = all_of(mask_of_heads(attention_mask), mask_of_keys(mask))
-
         how = (seen,), use_causal_mask, training, return_attention_scores
         x, scores = self.residual(
             inputs,
@@ -347,7 +346,6 @@ class DecoderLayer(Block):
         self_masks = (mask_of_heads(self_mask), mask_of_keys(inputs_mask))
         of_memory = mask_of_keys(implicit_mask(memory))
         seen = all_of(mask_of_keys(memory_mask), of_memory)
-
         how = self_masks, use_causal_mask, training, return_attention_scores
         cross = self.cross_attention
         results = self._run(

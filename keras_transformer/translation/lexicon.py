@@ -64,9 +64,8 @@ def learn(
     # How often each target piece comes, counting each token once.
     tokens = paired.kinds[np.unique(paired.targets, return_index=True)[1]]
     counts = np.bincount(paired.pieces[tokens], minlength=size)
-    frequent = np.argsort(-counts, kind="stable")[:common]
     candidates[PAD_ID] = PAD_ID
-    candidates[PAD_ID, : len(frequent)] = frequent
+    candidates[PAD_ID, :common] = np.argsort(-counts, kind="stable")[:common]
     return candidates
 
 
