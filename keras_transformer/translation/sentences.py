@@ -87,15 +87,18 @@ _SHOWN = [
         rf"(?=[»”’\"]? +(?:[-–—] ?)?[«»‘-„\"]?{_BIG})",
         "!",
     ),
-    # In Chinese and Japanese also before a digit, and a small Latin letter.
+    # In Chinese and Japanese also before a digit, a small Latin letter, and
+    # dots or dashes with words behind them.
     (
-        r"(?<=[。！？])(?<!\D\d。)(?<!\D\d\d。)"
-        r"(?:\d(?!\d?[.．、]\D)|[a-z](?=[^\W\d_]))",
+        r"(?:(?<=。)[—-]+|(?<=[。！？])…+)(?=\w)"
+        r"|(?<=[。！？])(?<!\D\d。)(?<!\D\d\d。)(?:\d(?!\d?[.．、]\D)|[a-z](?=[^\W\d_]))",
         "X",
     ),
     # Of "l'art." the abbreviation is "art."
     (rf"(?<=\w)[{_QUOTES}](?!\w{{3}})|(?<!\S)['’](?=[nst]\b)", "X"),
 ]
+# In German, where sentencex takes the point before a digit for that of "3. 5".
+_DIGIT = rf"(?:(?<=[{_SMALL}]{{3}}\. )|(?<=[!?] ))\d(?!\d*[.)])", "X"
 # Elsewhere the points of names, such as "J.K.", are none of sentences.
 _NAMES = (
     rf"(?<=[{_LATIN}])[.．](?=[{_LATIN}])|(?<![{_LATIN}])(?:[A-ZＡ-Ｚ]|Mrs?|Ms|Dr"
@@ -118,7 +121,8 @@ _NORWEGIAN = r"f\.eks|bl\.a|dvs|jf|kl|pga|tlf|ca|nr|hr|dr|mill|m\.fl|t\.d"
 _SHORT = {
     "ar": "[ء-ي]",
     "de": "Hrn|Dipl|Abb|Tab|Kap|Bd|Abs|Tel|geb|gest|gegr|inkl|exkl|zzgl|bspw|Hg"
-    "|Ing|Kfm|Hrsg|phil|freundl|(?:d(?:er|ie|as|es|em|en)|[ia]m|[ia]ns|vom|zu[mr]|beim"
+    r"|Ing|Kfm|Hrsg|phil|freundl|(?:max|mind|insg|Ziff|Aufl)(?=\. X)"
+    r"|(?:d(?:er|ie|as|es|em|en)|[ia]m|[ia]ns|vom|zu[mr]|beim"
     r"|(?:[mds]?ein|ihr|unser)(?:e[mnrs]?)?) +\d{1,3}"
     # Where a line begins, numbers before other words are those of a list.
     r"|(?:[IVX]+|\d\d?)(?=\. (?:Jan|Feb|Mär|Apr|Mai\b|Ju[nl]i|Aug|Sep|Okt|Nov"
@@ -212,6 +216,7 @@ class Splitter:
         self._segment = functools.partial(sentencex.segment, source.base)
         # sentencex knows the abbreviations of English.
         self._goes_on_small = source.base != "en"
+        self._rules = [*_SHOWN, *[_DIGIT] * (source.base == "de")]
         within = [_WITHIN] if source.has_spaces else [_WITHIN, _NAMES]
         if short := _SHORT.get(source.base):
             within.append(rf"(?i:(?<!\w)(?:{short})\.(?= |C\.))")
@@ -251,7 +256,7 @@ class Splitter:
         # one byte long.
         text = re.sub(rf"[^\S{_ENDS}]", " ", _masked(text))
         text = re.sub(ADDRESS, lambda x: re.sub("[.!?]", "x", x[0]), text)
-        for rule, character in _SHOWN:
+        for rule, character in self._rules:
             text = _filled(rule, character, text)
         text = self._within.sub(lambda x: re.sub(r"\W", "X", x[0]), text)
         return re.sub(f"[^{_ENDS}]+", self._without_numbers, text)

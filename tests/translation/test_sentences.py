@@ -252,6 +252,7 @@ def test_a_tag_goes_before_each_sentence():
         # Before a digit, within a sentence, and behind a title.
         ("zh", "⟨他生于1990年。⟩⟨2010年他去了。⟩\n⟨他走了——真的！——没回来。⟩"),
         ("zh", "⟨她大喊“救命！”，然后跑了。⟩\n⟨《什么？》是一本书。⟩⟨好。⟩"),
+        ("ja", "⟨彼は来た。⟩⟨……私は読んだ。⟩⟨——はい。⟩\n⟨来た！⟩⟨…彼だ。⟩"),
         ("ja", "⟨本当？⟩⟨5回。⟩\n⟨値は３．１４です。⟩⟨次。⟩"),
         ("ja", "1．⟨東京。⟩\t2．⟨大阪。⟩"),
         # Without a list, "2." may belong to the month after it.
@@ -268,6 +269,7 @@ def test_a_tag_goes_before_each_sentence():
         ("en", "\t1. ⟨He left on Sept. 11.⟩ ⟨They stayed.⟩"),
         ("en", "•\t⟨He came…⟩ ⟨She left.⟩\n⟨He came.⟩¹ ⟨She left.⟩(2)"),
         ("de", "⟨1,5 kg bis Nr. 2.⟩ ⟨Gut.⟩\n⟨1.5 Sie kam. 2.⟩ ⟨Er.⟩"),
+        ("de", "⟨Er kam!⟩ ⟨5 Hunde.⟩ ⟨3 Männer mit max. 2 Hunden.⟩"),
         ("de", "1. ⟨Er kam bis Abb. 12.⟩ ⟨Gut.⟩"),
         ("ja", "⟨来た。⟩※1 ⟨行った。⟩"),
         # The number of a footnote in brackets, but only there.
