@@ -289,6 +289,9 @@ class Segment:
         self._target, self._languages = "".join(pieces), splitter.languages
         self._is_sign = [x in _SIGNS for x in f"{self.text}  "]
         self._gap = " " * language_of(splitter.languages[1]).has_spaces
+        # The space beside each character, if it is of a word.
+        of_words = (x.isalnum() for x in f" {self._target} ")
+        self._spaces = [splitter.space * x for x in of_words]
         # The numbers of marks that the translation lacks.
         self._lost = self._codes.keys() - {
             code for _, code in _STAND_IN.findall(self._target)
@@ -353,6 +356,9 @@ class Segment:
             inner = self._inner(child, run, Span(start, end))
             if child.code:  # The model has left it out.
                 inner = f"{self._gap}{inner}{self._gap}"
+            elif start == end:
+                before, after = self._spaces[end : end + 2]
+                inner = f"{before}{inner}{after}"
             parts += self._written(at, start), inner
             at = end
         return "".join([*parts, self._written(at, inside.end), element.closing])

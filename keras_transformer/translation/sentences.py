@@ -210,8 +210,10 @@ class Splitter:
 
     def __init__(self, source_lang: str, target_lang: str) -> None:
         self.languages = source_lang, target_lang
-        self._has_gaps = language_of(target_lang).has_gaps
-        source = language_of(source_lang)
+        source, target = map(language_of, self.languages)
+        self._has_gaps = target.has_gaps
+        # Behind words of ours, where the source has none.
+        self.space = " " * (target.has_spaces and not source.has_spaces)
         sentencex = extras.needs("sentencex", "sentences")
         self._segment = functools.partial(sentencex.segment, source.base)
         # sentencex knows the abbreviations of English.
@@ -337,6 +339,7 @@ class Splitter:
             if result and not _LINE_END.search(gap):
                 gap = gap if self._has_gaps or gap.strip() else ""
                 gap = gap or " " * self._has_gaps
+                gap = self.space * bool(gap[0:1].strip()) + gap
             result += [gap, part]
             position = span.end
         return [*result, text[position:]]

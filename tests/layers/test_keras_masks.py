@@ -93,7 +93,7 @@ def test_one_name_or_place_for_keys_and_values_is_enough(pair):
     # Nothing was built before this call.
     unbuilt = MultiHeadAttention(3, 5, 7)
     assert unbuilt(QUERY, value=MEMORY).shape == expected.shape
-    with pytest.raises(ValueError, match="needs `key` or `value`"):
+    with pytest.raises(ValueError, match="`key` or `value`"):
         layer(QUERY)
 
 

@@ -56,6 +56,15 @@ def returned(html):
     return whole
 
 
+def test_what_stands_between_words_without_spaces_gets_those_of_the_target():
+    (segment,) = read("私は<kbd>Ctrl</kbd>を押した。<img src=a>")
+    found = segment.text
+    best = (Span(0, len(found)), "I pushed the key.", [])
+    expected = "I pushed <kbd>Ctrl</kbd> the key.<img src=a>"
+    words = put(segment, best, splitter=Splitter("ja", "en"))
+    assert words == expected, words
+
+
 def backwards(place, count):
     return count - 1 - place
 

@@ -215,6 +215,13 @@ def test_between_sentences_stands_what_the_target_puts_there(code, expected):
     assert together(text, spans_of(text, "en"), parts, code) == expected
 
 
+def test_a_number_between_sentences_gets_the_space_of_the_target():
+    text, parts = "1.本を買う。2.家に帰る。", ["I buy it.", "I go."]
+    splitter = Splitter("ja", "en")
+    spans = [*splitter.spans(text)]
+    assert splitter.together(text, spans, parts) == "1.I buy it. 2.I go."
+
+
 def test_a_tag_goes_before_each_sentence():
     asked = []
 
