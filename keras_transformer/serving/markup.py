@@ -277,25 +277,21 @@ class Segment:
         self.text = "" if is_kept(_STAND_IN.sub("", text)) else text
 
     def put(self, sentences: Sequence[Sentence], splitter: Splitter) -> str:
-        """Write the translations of the sentences, with elements in place.
-
-        Text that comes back unchanged is written as it was sent.
-        """
+        """Write translations in place of the text; if unchanged, as sent."""
         best = [each.best for each in sentences]
         if best == [each.source for each in sentences]:
             return self.sent
         spans = [each.span for each in sentences]
         pieces = splitter.pieces(self.text, spans, best)
-        self._target, self._languages = "".join(pieces), splitter.languages
+        self._target = target = "".join(pieces)
+        self._languages = splitter.languages
         self._is_sign = [x in _SIGNS for x in f"{self.text}  "]
         self._gap = " " * language_of(splitter.languages[1]).has_spaces
         # The space beside each character, if it is of a word.
-        of_words = (x.isalnum() for x in f" {self._target} ")
-        self._spaces = [splitter.space * x for x in of_words]
+        self._spaces = [splitter.space * x.isalnum() for x in f" {target} "]
         # The numbers of marks that the translation lacks.
-        self._lost = self._codes.keys() - {
-            code for _, code in _STAND_IN.findall(self._target)
-        }
+        written = {code for _, code in _STAND_IN.findall(target)}
+        self._lost = self._codes.keys() - written
         # Of each word of the translation, its place and its source word's.
         self._words: list[tuple[Span, Span]] = []
         # Where words and sentences begin and end: in the text, in the words and

@@ -92,10 +92,7 @@ class Service:
     async def answer(
         self, request: Request, work: Callable[["Job"], Awaitable[dict]]
     ) -> Response:
-        """Read the body of a request; answer with what becomes of it, in JSON.
-
-        Work that nobody needs any more is cancelled.
-        """
+        """Answer a body in JSON; cancel work that nobody needs any more."""
         job = Job(self, request)
         try:
             await job.receive()
