@@ -269,10 +269,8 @@ class Run:
         test_set = evaluation.TestSet.read(opened, split, is_own_corpus=is_own)
         validated = opened.real_name(run.validation_split)
         if is_own and opened.real_name(split) == validated:
-            said = (
-                "The training has chosen its weights on %s: it flatters them."
-            )
-            logger.warning(said, split)
+            said = "The training has chosen its weights on %s"
+            logger.warning(f"{said}, whose scores flatter them.", split)
         if is_own and split != run.splits[0]:
             evaluation.warn_of_shared(opened, split, run.splits[0])
         # A tokeniser that cannot be had shows before the work.

@@ -70,8 +70,12 @@ class TokenizerAdapter(tf.Module):
             ids[role] = value
         ids["pad"] = ids["pad"] or PAD_ID
         if ids["pad"] != PAD_ID:
-            said = "The tokenizer's `pad_id` is %d; a Transformer needs %d."
-            logger.warning(said, ids["pad"], PAD_ID)
+            logger.warning(
+                "The tokenizer's `pad_id` is %d; to train a Transformer, make "
+                "a vocabulary whose `pad_id` is %d.",
+                ids["pad"],
+                PAD_ID,
+            )
         self.ids = SpecialIds(pad=ids["pad"])
         of_empty = self._rows(self._target, [""]).values.numpy().tolist()
         begin, end = of_empty if len(of_empty) == 2 else (None, None)
@@ -150,7 +154,8 @@ def _ways(tokenizer: Any) -> _Ways:
         return _in_graphs(tokenizer.tokenize, tokenizer.detokenize)
     raise UserError(
         "Expected `tokenizer` with `tokenize` and `detokenize`, or `encode` "
-        f"and `decode`, received {type(tokenizer).__name__}; wrap it so."
+        f"and `decode`, received {type(tokenizer).__name__}; write a "
+        "class with one of these pairs around it."
     )
 
 

@@ -40,7 +40,8 @@ def checked_texts(
         if not isinstance(text, str):
             raise UserError(
                 f"Expected a str in place {number} of `{name}`, received "
-                f"{text if text is None else type(text).__name__}; drop it."
+                f"{text if text is None else type(text).__name__}; make it one "
+                "or leave it out."
             )
         if in_utf_8 or (without_zero and "\0" in text):
             _check_characters(text, f"place {number} of `{name}`")
@@ -101,7 +102,7 @@ def _check_characters(text: str, place: str) -> None:
         found = f"half of a surrogate pair, {ascii(text[error.start])}"
     if found:
         raise UserError(
-            f"Expected Unicode text, received {found}, in {place}; drop it."
+            f"Expected Unicode text, received {found}, in {place}; remove it."
         )
 
 

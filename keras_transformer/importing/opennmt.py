@@ -173,7 +173,8 @@ def read_side(data: Mapping[str, Any], side: str, folder: pathlib.Path) -> Side:
     if not is_special or len(set(vocabulary)) < len(vocabulary):
         raise UserError(
             f"Expected {_PADDING}, {_BEGIN}, {_END} and then other pieces in "
-            f"{path}, each once; give the vocabulary of the training."
+            f"{path}, each once, received {', '.join(vocabulary[:3])} first or "
+            "one twice; give the vocabulary of the training."
         )
     return Side(vocabulary, _sentencepiece(data, side, folder))
 

@@ -55,7 +55,7 @@ class FeedForward(Layer):
         if not isinstance(activation, str):
             self.activation = keras.activations.get(activation)
         if isinstance(activation, keras.Layer):
-            expected = "a name or a function: layers would share its weights"
+            expected = "a name or a function: all would share a layer's weights"
             raise SettingError("activation", expected, activation)
 
     def build(self, input_shape: Shape) -> None:

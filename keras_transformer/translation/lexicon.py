@@ -158,7 +158,8 @@ def read(path: str | os.PathLike, tokenizer: Tokenizer) -> Shortlist:
     except (OSError, ValueError, KeyError) as error:
         raise UserError(
             f"Expected a shortlist of this vocabulary in {path}, found another "
-            f"file ({type(error).__name__}: {error}); make one by `shortlist`."
+            f"file ({type(error).__name__}: {error}); make one with the verb "
+            "shortlist."
         ) from None
     width = max(map(len, rows.values()))
     candidates = np.full([tokenizer.vocab_size, width], PAD_ID, np.int32)

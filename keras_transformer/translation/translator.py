@@ -127,7 +127,8 @@ class Translator:
         if os.getpid() != self._process:
             raise UserError(
                 "Expected a translator that this process loaded, received one "
-                "from before a fork; load one in each, or start them by spawn."
+                "from before a fork; load one in each process, or start these "
+                "by spawn."
             )
         return self._tokenizer
 

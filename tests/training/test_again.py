@@ -26,8 +26,8 @@ def test_trainings_leave_no_files_threads_or_memory_behind(corpus, tmp_path):
     files, threads, memory = zip(*json.loads(told)[3:], strict=True)
     assert len(set(files)) == 1
     assert max(threads) - min(threads) <= 2
-    # MB; it falls and rises between them, on a busy machine by 17.
-    assert max(memory[-3:]) - max(memory[:3]) < 30
+    # MB; it falls and rises from one to the next.
+    assert max(memory[-3:]) - max(memory[:3]) < 12
 
 
 def test_a_process_has_one_mirrored_strategy():
