@@ -118,8 +118,8 @@ class Inspection:
     def advice(self, too_long: int) -> list[str]:
         """Say what to clean, in a sentence, and what the scores are worth."""
         named = [
-            f"{count:,} {kind}{self._such_as(kind)} "
-            f"({100 * count / self.pairs:.1f} %)"
+            f"{count:,} {'with ' * (kind in LEFTOVERS)}{kind}"
+            f"{self._such_as(kind)} ({100 * count / self.pairs:.1f} %)"
             for kind, count in self.counts(too_long).items()
             if count > self.pairs / 1000  # Fewer are not worth a line.
         ]

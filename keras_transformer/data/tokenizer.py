@@ -200,8 +200,8 @@ class Tokenizer(tf.Module):
         tokenizer = cls(model)
         size = tokenizer.vocab_size
         if size != vocab_size:
-            said = "The vocabulary has %d pieces, not %d: the text has no more."
-            logger.warning(said, size, vocab_size)
+            said = "The vocabulary has %d pieces instead of %d: the text has no"
+            logger.warning(f"{said} more.", size, vocab_size)
         tokenizer.save(path)
         return tokenizer
 

@@ -88,7 +88,8 @@ def read(folder: pathlib.Path) -> Imported:
     """Read a model that another system has trained."""
     if not folder.is_dir():
         raise UserError(
-            f"Expected a model's folder, none is at {folder}; check the path."
+            f"Expected a model's folder, found none at {folder}; check where "
+            "it is."
         )
     names = {path.name for path in folder.iterdir() if path.is_file()}
     for known, reader in _READERS:

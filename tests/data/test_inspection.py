@@ -48,7 +48,7 @@ def test_what_web_pages_and_wrong_encodings_leave_is_counted():
     found = look(lines * 5)
     counts = {"entities": 5, "tags": 5, "mojibake": 10, "tokenisation": 15}
     assert found.leftovers == counts
-    assert "5 entities, such as &amp;gt; (14.3 %)" in found.advice(0)[0]
+    assert "5 with entities, such as &amp;gt; (14.3 %)" in found.advice(0)[0]
 
 
 def test_chinese_and_japanese_read_wrongly_or_with_spaces_are_counted():
@@ -70,7 +70,7 @@ def test_chinese_and_japanese_read_wrongly_or_with_spaces_are_counted():
     spaced = [" ".join(texts[0]), "ab 彼 は 学 生 で す"]
     found = look([(x, "x") for x in read + natural + spaced])
     assert found.leftovers == {"mojibake": len(read), "spacing": 2}
-    assert "2 spacing, such as 我 是 学 生 (" in found.advice(0)[0]
+    assert "2 with spacing, such as 我 是 学 生 (" in found.advice(0)[0]
 
 
 def test_a_long_row_of_dots_is_inspected_in_time():
