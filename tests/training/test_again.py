@@ -21,12 +21,12 @@ def test_a_second_training_of_other_layers_runs_on_two_replicas(
 
 @pytest.mark.slow
 def test_trainings_leave_no_files_threads_or_memory_behind(corpus, tmp_path):
-    rates = [0.1] * 9
+    rates = [0.1] * 12
     told = run_program("train_again.py", corpus, tmp_path, "none", *rates)
-    files, threads, memory = zip(*json.loads(told)[3:], strict=True)
+    files, threads, memory = zip(*json.loads(told)[6:], strict=True)
     assert len(set(files)) == 1
     assert max(threads) - min(threads) <= 2
-    # MB; it falls and rises from one to the next.
+    # MB; it settles in the first six, and then falls and rises.
     assert max(memory[-3:]) - max(memory[:3]) < 12
 
 
