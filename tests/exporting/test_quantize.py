@@ -158,16 +158,10 @@ def test_a_tensorflow_without_them_says_so_at_once(exported, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "dtype, needed", [("bfloat16", "AVX-512"), ("int8", "VNNI")]
+    "dtype, needs", [("bfloat16", "AVX-512"), ("int8", "VNNI")]
 )
 def test_an_old_processor_refuses_what_would_crash_or_overflow(
-    small_translator,
-    tmp_path,
-    monkeypatch,
-    caplog,
-    one_signature,
-    dtype,
-    needed,
+    small_translator, tmp_path, monkeypatch, caplog, one_signature, dtype, needs
 ):
     # What a newer one writes, which this one may only write.
     monkeypatch.setattr(devices, "has", lambda instructions: True)
@@ -177,12 +171,12 @@ def test_an_old_processor_refuses_what_would_crash_or_overflow(
             precision=dtype,
             card=sample_runs.CARD,
         )
-    assert f"Serve it on a processor with {needed}" in caplog.text
+    assert f"Serve it on a processor with {needs}" in caplog.text
     assert not is_portable(path)
-    assert ModelCard.load(path).instructions == (needed,)
+    assert ModelCard.load(path).instructions == (needs,)
 
     monkeypatch.setattr(devices, "has", lambda instructions: False)
-    with pytest.raises(UserError, match=f"with {needed} for .* like this one"):
+    with pytest.raises(UserError, match=f"with {needs} for .* like this one"):
         Served(path)
 
 

@@ -68,16 +68,9 @@ ASKED = {"q": "Hund", "source": "de", "target": "en"}
         ({**ASKED, "q": ""}, "Invalid request: missing q parameter"),
         ({**ASKED, "source": "fr"}, "fr is not supported"),
         ({**ASKED, "format": "pdf"}, "pdf format is not supported"),
-        (
-            {**ASKED, "q": "x" * (MAX_HTML + 1), "format": "html"},
-            "Expected 131072 characters of HTML at most",
-        ),
+        ({**ASKED, "q": "x" * (MAX_HTML + 1), "format": "html"}, "131072"),
         ({**ASKED, "q": ["a", 7]}, "a list of texts"),
-        (
-            {"q": "dog", "source": "en", "target": "de"},
-            "German (de) is not available as a target language from English "
-            "(en)",
-        ),
+        ({"q": "dog", "source": "en", "target": "de"}, "from English (en)"),
     ],
 )
 def test_a_wrong_request_is_refused_as_there(client, body, said):

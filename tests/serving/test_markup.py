@@ -74,10 +74,7 @@ def backwards(place, count):
     [
         ("plain text", "TEXT PLAIN"),
         ("a <b>red house</b> here", "HERE <b>HOUSE RED</b> A"),
-        (
-            "see <a href='x?a=1&amp;b=2'>our <i>new</i> page</a> now",
-            "NOW <a href='x?a=1&amp;b=2'>PAGE <i>NEW</i> OUR</a> SEE",
-        ),
+        ("a <a b='&lt;'>c <i>d</i> e</a>", "<a b='&lt;'>E <i>D</i> C</a> A"),
         # Without the brackets around.
         ("(<b>yes</b>) sir", "SIR (<b>YES</b>)"),
         # Half a word is a word.
@@ -89,19 +86,13 @@ def backwards(place, count):
         # Code comes back whole before the word that it was before.
         ("a <code>b  <i>c</i></code> d e", "E <code>b  <i>c</i></code> D A"),
         # Their end tags may be left out.
-        (
-            "a <ruby>b<rp>(<rt>x y<rp>)</ruby> d <i>e</i>",
-            "<i>E</i> D <ruby>B<rp>(<rt>x y<rp>)</ruby> A",
-        ),
+        ("<ruby>b<rp>(<rt>x<rp>)</ruby> d", "D <ruby>B<rp>(<rt>x<rp>)</ruby>"),
         ("&lt;b&gt; &eacute;t&eacute; &amp; co", "CO &amp; ÉTÉ &lt;B&gt;"),
         # Blocks are translated each for itself.
         ("<p>a b</p>\n<p>c d</p>", "<p>B A</p>\n<p>D C</p>"),
         ("<ul><li>a b<li>c</ul>", "<ul><li>B A<li>C</ul>"),
         ("<pre>a  b\n c</pre> d e", "<pre>a  b\n c</pre> E D"),
-        (
-            "a b<p><script>'</p>' < b</script>c",
-            "B A<p><script>'</p>' < b</script>C",
-        ),
+        ("a b<p><script></p><b</script>c", "B A<p><script></p><b</script>C"),
         ('<p translate="NO">a b<p>c d', '<p translate="NO">a b<p>D C'),
         (
             'a b <i class="x notranslate">c d</i>',
@@ -153,10 +144,7 @@ def test_a_word_that_comes_from_elsewhere_does_not_stretch_an_element():
         ("<a>你</a><a>好</a>", "你好"),
         ("a <i>" * 99 + "b", "a " * 99 + "b"),
         # What a word processor leaves.
-        (
-            "A child is<o:p></o:p> <st1:place>playing</st1:place> here.",
-            "A child is playing here.",
-        ),
+        ("I sat<o:p></o:p> <st1:place>in it</st1:place>.", "I sat in it."),
         # What comes back whole ends where a browser ends it.
         ("a <code>b<p>c", "a |c"),
         ("a <code>b<br>c</code> d", "a d"),
@@ -182,14 +170,8 @@ def test_a_text_ends_at_blocks_and_at_no_other_tag(html, text):
 @pytest.mark.parametrize(
     ("html", "expected"),
     [
-        (
-            "A dog ran.{<sup>1</sup>} It sat.{<sup>2,3</sup>}",
-            "RAN. DOG A{} SAT. IT{}",
-        ),
-        (
-            "A dog ran.{<SUP><a href='#1'><i>[</i>1]</a></SUP>} It",
-            "RAN. DOG A{} IT",
-        ),
+        ("It ran.{<sup>1</sup>} Yes.{<sup>2,3</sup>}", "RAN. IT{} YES.{}"),
+        ("It ran.{<SUP><a href=x><i>[</i>1]</a></SUP>} It", "RAN. IT{} IT"),
         ("A dog ran.{<a href='#1'>[1]</a>} It sat.", "RAN. DOG A{} SAT. IT"),
         ("A dog ran.{<sup>*</sup>} It", "RAN. DOG A{} IT"),
         ("A dog ran.{<a href=x>†</a>}", "RAN. DOG A{}"),
@@ -213,10 +195,7 @@ def test_a_text_ends_at_blocks_and_at_no_other_tag(html, text):
         # Only before a space, and behind the end of a sentence.
         ("<b>1.</b>5 dogs", "DOGS <b>1.5</b>"),
         ("<b>o </b>dog", "DOG <b>O</b>"),
-        (
-            "A dog <a>2</a> <b>#</b> [<b>x</b>]",
-            "<b>#</b> [<b>X</b>] <a>2</a> DOG A",
-        ),
+        ("a <a>2</a> <b>#</b> [<b>x</b>]", "<b>#</b> [<b>X</b>] <a>2</a> A"),
         ("dog <b>a)</b> it", "IT <b>A)</b> DOG"),
         ("x<sub>2</sub> is", "IS <sub>X2</sub>"),
         ("A dog<b>!</b> It", "<b>DOG!</b> A IT"),

@@ -126,11 +126,7 @@ def test_a_bleu_that_tells_nothing_says_so(bleu, references, tokenize, said):
 
 # A quarter of these words are other ones.
 SPEECH = {
-    "ja": (
-        ["私は京都で本を買いました。"],
-        ["私は東京で本を買いました。"],
-        "ja-mecab",
-    ),
+    "ja": (["私は京都で本を買った。"], ["私は東京で本を買った。"], "ja-mecab"),
     "zh-Hant": (["我昨天買了一本書。"], ["我今天買了一本書。"], "zh"),
     "fa": (["من دیروز دو کتاب خریدم."], ["من امروز دو کتاب خریدم."], "13a"),
 }

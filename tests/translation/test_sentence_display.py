@@ -1,19 +1,15 @@
 """The progress of translations, in a log and on a terminal."""
 
 import logging
+import types
 
 from keras_transformer.translation import display
 
 
-class Clock:
-    """Stands for the module `time`, in one module alone."""
-
-    def __init__(self, seconds):
-        self.monotonic = iter(seconds).__next__
-
-
 def test_a_log_tells_the_time_that_is_left(caplog, monkeypatch):
-    monkeypatch.setattr(display, "time", Clock([100.0, 150.0, 155.0, 250.0]))
+    seconds = iter([100.0, 150.0, 155.0, 250.0])
+    clock = types.SimpleNamespace(monotonic=seconds.__next__)
+    monkeypatch.setattr(display, "time", clock)
 
     with (
         caplog.at_level(logging.INFO, "keras_transformer"),
