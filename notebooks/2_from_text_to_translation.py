@@ -40,8 +40,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow, be quiet.
 RELEASE = "0.1.0"
 REPOSITORY = "https://github.com/keras-transformer/keras-transformer"
 PACKAGE = (
-    "keras-transformer-mt[demo,plot,serving,tfds] @ "
-    f"git+{REPOSITORY}@v{RELEASE}"
+    f"keras-transformer-mt[plot,serving,tfds] @ git+{REPOSITORY}@v{RELEASE}"
 )
 
 try:

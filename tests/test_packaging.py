@@ -14,7 +14,7 @@ OF_EXAMPLES = {"beam", "parsing"}
 # sacreBLEU's, for the words of a language.
 OF_LANGUAGES = {"ja", "ko"}
 # Extras that the README's two commands need.
-OF_MAKE = (*("demo", "plot", "sentences", "serve", "serving", "tfds", "words"),)
+OF_MAKE = (*("plot", "sentences", "serve", "serving", "tfds", "words"),)
 
 
 def parsed(lines):

@@ -146,7 +146,7 @@ def _open(name: str, source_lang: str, target_lang: str) -> Corpus:
         )
     kind: type[Corpus]
     if name == DEMO:
-        from keras_transformer.data.demo import Demo as kind
+        from keras_transformer.data.folders import Demo as kind
     elif name.startswith(TFDS_PREFIX):
         kind = Tfds
     else:

@@ -14,14 +14,13 @@ from typing import Any
 
 from keras_transformer import __version__
 from keras_transformer.config import Search, UserError
-from keras_transformer.data import demo
 from keras_transformer.data.corpora import (
     DEMO,
     SEPARATOR,
     TFDS_PREFIX,
+    open_corpus,
     parts_of,
 )
-from keras_transformer.data.languages import language_of
 from keras_transformer.machine import files
 from keras_transformer.presets import parameters
 from keras_transformer.runs import layout
@@ -114,8 +113,11 @@ def make_card(runs: Runs, weights: Weights, search: Search | None) -> ModelCard:
     run_dir, run = runs[0]
     subject, examples = "", tuple[str, ...]()
     if run.corpus == DEMO:
-        subject = demo.SUBJECT
-        examples = demo.EXAMPLES.get(language_of(run.source_lang).base, ())
+        subject = "numbers, dates, times and amounts"
+        demo = open_corpus(DEMO, run.source_lang, run.target_lang)
+        sources = [source for source, _ in demo.pairs("test")]
+        # One of each kind.
+        examples = tuple(sources[i] for i in (50, 11, 110, 59, 9))
     searched = dataclasses.asdict(search or run.search)
     for name in ("n_best", "max_source_length"):  # Which are for it to choose.
         del searched[name]

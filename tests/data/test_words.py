@@ -1,14 +1,17 @@
 """Tokenising in bulk gives the ids of the operator that the export holds."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from natural_corpus import same_ids, train_pieces
 
-from keras_transformer.data import demo, learning, sentencepiece_file
+import keras_transformer as kt
+from keras_transformer.data import learning, sentencepiece_file
 from keras_transformer.data.tokenizer import Tokenizer
 
-PAIRS = demo.demo_pairs("train", "en")[:2_003]
+PAIRS = [*itertools.islice(kt.open_corpus("demo").pairs("train"), 2_003)]
 TEXT = [text for pair in PAIRS for text in pair]
 # Every kind of space, what joins, what goes, what becomes several characters
 # or a space and another, and what byte-pair encoding has no piece for.

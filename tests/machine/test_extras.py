@@ -14,7 +14,6 @@ from sample_runs import OPTIONS
 
 from keras_transformer.__main__ import parse_args
 from keras_transformer.config import UserError
-from keras_transformer.data import demo
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.exporting import saved_model
 from keras_transformer.exporting.ctranslate2 import check
@@ -59,7 +58,6 @@ def start_server(folder):
 @pytest.mark.parametrize(
     "package, extra, use",
     [
-        ("num2words", "demo", lambda _: open_corpus("demo").pairs("val")),
         ("tensorflow_datasets", "tfds", lambda _: open_corpus("tfds:a")),
         ("matplotlib", "plot", history.plot),
         ("sentencex", "sentences", lambda _: sentences.Splitter("en", "de")),
@@ -70,9 +68,6 @@ def start_server(folder):
 def test_a_missing_package_is_one_sentence_with_the_command(
     tmp_path, monkeypatch, installed, package, extra, use
 ):
-    for name in ("_all_splits", "_spell"):  # Without what they remember.
-        function = getattr(demo, name).__wrapped__
-        monkeypatch.setattr(demo, name, function)
     without(monkeypatch, package)
     with pytest.raises(UserError) as error:
         use(tmp_path)
@@ -111,7 +106,7 @@ for name in names:
 @pytest.mark.slow
 def test_every_module_can_be_imported_without_any_extra():
     packages = (
-        *("num2words", "tensorflow_datasets", "importlib_resources"),
+        *("tensorflow_datasets", "importlib_resources"),
         *("matplotlib", "sentencex", "ctranslate2", "tensorflow_serving"),
         *("starlette", "uvicorn", "icu4py"),
         *("safetensors", "yaml"),
