@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import pathlib
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -116,36 +117,6 @@ _WITHIN = (
     rf"(?!(?<=[{_CAPITAL}]{{2}}\.)(?!Net)[{_CAPITAL}][{_SMALL}])"
     rf"|(?<=\w)\.(?=[{_CAPITAL}](?:[{_CAPITAL}]|\w+(?:\.\w|\()))"
 )
-_NORWEGIAN = r"f\.eks|bl\.a|dvs|jf|kl|pga|tlf|ca|nr|hr|dr|mill|m\.fl|t\.d"
-# What sentencex does not know of languages: abbreviations that end nothing.
-_SHORT = {
-    "ar": "[ء-ي]",
-    "de": "Hrn|Dipl|Abb|Tab|Kap|Bd|Abs|Tel|geb|gest|gegr|inkl|exkl|zzgl|bspw|Hg"
-    r"|Ing|Kfm|Hrsg|phil|freundl|(?:max|mind|insg|Ziff|Aufl)(?=\. X)"
-    r"|(?:d(?:er|ie|as|es|em|en)|[ia]m|[ia]ns|vom|zu[mr]|beim"
-    r"|(?:[mds]?ein|ihr|unser)(?:e[mnrs]?)?) +\d{1,3}"
-    # Where a line begins, numbers before other words are those of a list.
-    r"|(?:[IVX]+|\d\d?)(?=\. (?:Jan|Feb|Mär|Apr|Mai\b|Ju[nl]i|Aug|Sep|Okt|Nov"
-    "|Dez|Weltkr|Jahr|Bundes|Liga|FC|Stock|Platz|Advent|Klasse|Halb|Quart))",
-    "en": "Ms|Amb|Atty|Vol|Figs|Apt|approx|tbsp|tsp|Sect|Attn|Tel|Thurs",
-    "es": r"Dña|aprox|Mons|[ad](?=\. ?C\.)",
-    "fr": r"MM?|Mmes?|Mlles?|Dr|Pr|Ste?|Mgr|[A-Z]\.-[ABD-Z]|janv|févr|juil|sept"
-    "|oct|nov|déc",
-    "hi": r"डॉ|श्री|पं|प्रो|श्रीमती|स्व|रु|कि\.मी|कि\.ग्रा",
-    "hu": r"ker|u(?=\. \d)",
-    "it": r"SS?|pag|n(?=\. \d)|[ad](?=\. ?C\.)",
-    **dict.fromkeys(("nb", "nn", "no"), _NORWEGIAN),
-    "nl": r"mevr|mw|ds|o\.a",
-    "pl": r"dr|mgr|inż|al|pl|św|ks|gen|płk|tj|m\.in|nr|str|im|hab|red|zob|por"
-    r"|tzw|(?:os|godz|wys)(?=\. \d)",
-    "pt": "Srta|Profa|Sta|pág|núm|vol|cap|Av|Cel|Dep|Gov|Min"
-    r"|[ad](?=\. ?C\.)",
-    "ro": "Str|Dl|dna|nr",
-    "ru": r"им|доц|т\.е|рис|табл|гл|св|ст|оз|пос|дер|напр|пл|наб|корп|англ|нем"
-    r"|лат|род|ред|изд|инж|ген|полк|кап|тыс|млн|млрд|ок(?=\. \d)"
-    r"|(?:янв|февр?|апр|авг|сент?|окт|нояб|дек)(?=\. \d)",
-    "sv": r"t\.ex|kl|tel|resp|kungl",
-}
 # The number before an item of a list, behind a border or the end of a sentence.
 _ITEM = re.compile(
     r"(?:(^\W*|[:：，；]\s*)|(?<=[^\W\d][.!?。！？])\s*)((\d{1,3})[.．、])"
@@ -220,7 +191,7 @@ class Splitter:
         self._goes_on_small = source.base != "en"
         self._rules = [*_SHOWN, *[_DIGIT] * (source.base == "de")]
         within = [_WITHIN] if source.has_spaces else [_WITHIN, _NAMES]
-        if short := _SHORT.get(source.base):
+        if short := _abbreviations(source.base):
             within.append(rf"(?i:(?<!\w)(?:{short})\.(?= |C\.))")
         self._within = re.compile("|".join(within))
 
@@ -343,6 +314,14 @@ class Splitter:
             result += [gap, part]
             position = span.end
         return [*result, text[position:]]
+
+
+def _abbreviations(language: str) -> str:
+    """Read what ends no sentence of a language, as a regular expression."""
+    path = pathlib.Path(__file__).with_name("abbreviations.txt")
+    lines = path.read_text("utf-8").splitlines()
+    named = [x.split(": ", 1) for x in lines if x[0] != "#"]
+    return "|".join(x for codes, x in named if language in codes.split())
 
 
 def search_each(
