@@ -327,7 +327,7 @@ class Job:
         """Join the translations of a text, of each sentence its `rank`-th."""
         spans = [part.span for part in parts]
         said = [part.hypotheses[:rank][-1][0] for part in parts]
-        return self.splitter.together(text, spans, said)
+        return "".join(self.splitter.pieces(text, spans, said))
 
 
 def json_response(

@@ -43,18 +43,11 @@ _BIG = rf"[^\W\d_{_SMALL}]"
 _CAPITAL = "".join(x for x in map(chr, range(0x530)) if x.isupper())
 _LATIN = "0-9A-Za-z０-９Ａ-Ｚａ-ｚ"
 _END = ".!?…。！？"
-# With such a particle, or somebody who says it, a sentence of Japanese, Korean
-# or Chinese goes on behind a quotation.
-_GOES_ON = (
-    "って|など|[とのをはがにも]|で(?![もき])|だった|や(?![っがは])|から|まで|"
-    "より|だけ|ばかり|なんて|みたい|じゃ|[的和是等让讓]|之[类類]|[这這][句个個]|"
-    "へ(?![えぇー])|[라하]?고|"
-    r"라[는며면]|\w{1,5}?(?:[說说问]|[問喊叫答]道|(?:[問答喊想]|(?<!知)道)(?!\w))"
-)
+_ENDING = rf"(?<![{_END}])[{_END}]+"
 # To a model of single sentences, those of a quotation are single ones as well.
 # sentencex cuts none between quotation marks, so it sees spaces in their place.
-_QUOTES = "\"'“”„‟‘’‚‛«»‹›「」『』〝〞〟"
-_QUOTE = re.compile(f"[{_QUOTES}]")
+_QUOTES = "\"'“”„‟‘’‚‛«»‹›「」『』｢｣〝〞〟"
+_QUOTE = re.compile(f"[{_QUOTES}\u3000]")
 _PAIR = re.compile(rf'"([^"{_ENDS}]*)"')
 # sentencex is shown other characters at some places: a space, which is left out
 # of sentences before and behind it, "\n", which ends one, an end that it knows,
@@ -63,7 +56,7 @@ _SHOWN = [
     # Marks of footnotes: behind an end, "1" there alone, "[1]" within too.
     (
         rf"(?:(?<=[{_END}])|(?<=[{_END}][)”\"]))(?:[¹²³⁰⁴-⁹†‡§]+"
-        r"(?:,[¹²³⁰⁴-⁹]+)*|\*(?!\*)|[（(]\d\d?[)）]|※\d?\d?"
+        r"(?:,[¹²³⁰⁴-⁹]+)*|\*(?!\*)|[（(]\d\d?[)）]|※\d?\d?：?"
         r"|(?:\[\^?\w[\w ,–-]{0,30}\])+(?:: ?\d[\d–-]*)?)"
         rf"|(?<=[{_SMALL}]{{3}}[.!?])(?<!fig.)(?<!vol.)\d\d?"
         rf"(?=\s+[^\W{_SMALL}]|\s*$)|(?:\[\d{{1,3}}\]"
@@ -88,30 +81,34 @@ _SHOWN = [
         rf"(?=[»”’\"]? +(?:[-–—] ?)?[«»‘-„\"]?{_BIG})",
         "!",
     ),
+    # Between two dashes an exclamation belongs to its sentence.
+    (rf"(?<=\w)—+[^\s—{_END}]+[！？]+(?=—)", "X"),
     # In Chinese and Japanese also before a digit, a small Latin letter, and
     # dots or dashes with words behind them.
     (
-        r"(?:(?<=。)[—-]+|(?<=[。！？])…+)(?=\w)"
+        r"(?<=[。！？])(?:[—-]+|…+)(?=\w)"
         r"|(?<=[。！？])(?<!\D\d。)(?<!\D\d\d。)(?:\d(?!\d?[.．、]\D)|[a-z](?=[^\W\d_]))",
         "X",
     ),
     # Of "l'art." the abbreviation is "art."
-    (rf"(?<=\w)[{_QUOTES}](?!\w{{3}})|(?<!\S)['’](?=[nst]\b)", "X"),
+    (rf"(?<=[^\Wぁ-鿿])[{_QUOTES}](?!\w{{3}})|(?<!\S)['’](?=[nst]\b)", "X"),
 ]
 # In German, where sentencex takes the point before a digit for that of "3. 5".
 _DIGIT = rf"(?:(?<=[{_SMALL}]{{3}}\. )|(?<=[!?] ))\d(?!\d*[.)])", "X"
 # Elsewhere the points of names, such as "J.K.", are none of sentences.
 _NAMES = (
     rf"(?<=[{_LATIN}])[.．](?=[{_LATIN}])|(?<![{_LATIN}])(?:[A-ZＡ-Ｚ]|Mrs?|Ms|Dr"
-    r"|St|vs|No|[JS]r|Prof|Ｍｒｓ?|Ｄｒ|Ｎｏ)[.．](?=\w)"
+    r"|St|vs|No|Vol|[JS]r|Prof|Ｍｒｓ?|Ｄｒ|Ｎｏ)[.．]"
+    rf"(?:(?=\w)|(?<![A-ZＡ-Ｚ][.．])(?= [{_LATIN}]))"
 )
 _SAID = r"(?:said|asked|answered|replied|cried|thought)\b"
 # No sentence ends before a comma, "he said" or the rest of a word, in a title,
 # a number or a name such as "README.TXT"; in "came.She" one does.
 _WITHIN = (
-    rf"(?<![{_END}])[{_END}]+(?=[{_QUOTES}》〉]*[,;，、；：—…]|[{_QUOTES}）)]+[。.]"
-    rf"|[》〉]|[」』”’〟)）]+(?:{_GOES_ON})|[{_QUOTES}]+ [{_SMALL}]"
-    rf"|[{_QUOTES}]+ I {_SAID}|[{_QUOTES}]? ?[-–—] ?[{_SMALL}]|-\w|[ºª°])"
+    rf"{_ENDING}(?=[{_QUOTES}》〉]*[,;，、；：—…]|[{_QUOTES}）)]+[。.]"
+    rf"|[》〉]|[{_QUOTES}]+ [{_SMALL}]"
+    rf"|[{_QUOTES}]+ (?:I|(?<=[?!]. )[A-Z]\w+) {_SAID}|-\w|[ºª°]"
+    rf"|[{_QUOTES}]? ?[-–—] ?[{_SMALL}])"
     r"|(?<=\d)．(?=\d)"
     rf"|(?<=[{_CAPITAL}])\.(?=[{_CAPITAL}](?!\.))"
     rf"(?!(?<=[{_CAPITAL}]{{2}}\.)(?!Net)[{_CAPITAL}][{_SMALL}])"
@@ -119,8 +116,12 @@ _WITHIN = (
 )
 # The number before an item of a list, behind a border or the end of a sentence.
 _ITEM = re.compile(
-    r"(?:(^\W*|[:：，；]\s*)|(?<=[^\W\d][.!?。！？])\s*)((\d{1,3})[.．、])"
-    r"(?=\s|[^\W\d])"
+    r"(?:(^\W*|[:：，；]\s*|(?<=\S)(?:  +(?!1\.)|\s*\u3000))"
+    r"|(?<=[^\W\d][.!?。！？])\s*)((\d{1,3})[.．、])(?=\s|[^\W\d])"
+)
+# Also behind words without an end, if the first three count up.
+_LOOSE_ITEM = re.compile(
+    rf"(^\W*|(?<=[^\s,;]) |(?<=[{_END}])\s*)((\d{{1,3}})[.．、])(?=\s*{_BIG})"
 )
 _INITIAL = re.compile(rf"(?<=[{_END}] )[A-Z]\.(?= )")
 # Of a short word before a small letter: "Den är t.ex. svart."
@@ -150,7 +151,7 @@ _BRACKETS = re.compile(
 )
 # Behind an end, a closing mark belongs to it, and one that may also open.
 _CLOSING = re.compile(
-    r"(?:[)\]}）］｝】〕〉》」』〟»›”’_]|\*\*|[\"'“‘«‹](?!\w)"
+    r"(?:[)\]}）］｝】〕〉》」』｣〟»›”’_]|\*\*|[\"'“‘«‹](?!\w)"
     r"|[ \xa0\u202f]»(?!\w))+"
 )
 # Before a beginning, those that open it, as in "« Oui".
@@ -190,8 +191,12 @@ class Splitter:
         # sentencex knows the abbreviations of English.
         self._goes_on_small = source.base != "en"
         self._rules = [*_SHOWN, *[_DIGIT] * (source.base == "de")]
-        within = [_WITHIN] if source.has_spaces else [_WITHIN, _NAMES]
-        if short := _abbreviations(source.base):
+        within = [
+            _WITHIN,
+            rf"{_ENDING}(?=[」』｣”’〟)）]+(?:{_listed('quoted')}))",
+        ]
+        within += [_NAMES] * (not source.has_spaces)
+        if short := _listed(source.base):
             within.append(rf"(?i:(?<!\w)(?:{short})\.(?= |C\.))")
         self._within = re.compile("|".join(within))
 
@@ -219,15 +224,14 @@ class Splitter:
             elif not is_first:
                 end = _best_cut(text, begin, end)
                 spans = [Span(begin, begin + len(text[begin:end].rstrip()))]
-            for span in spans:
-                if not is_kept(given[slice(*span)]):
-                    yield span
+            yield from (x for x in spans if not is_kept(given[slice(*x)]))
 
     def _shown(self, text: str) -> str:
         """Return what sentencex is to see in place of a text, as long as it."""
         # sentencex 1.0.32 panics at "A\u00a0. B": it takes every space to be
         # one byte long.
-        text = re.sub(rf"[^\S{_ENDS}]", " ", _masked(text))
+        space = rf"[^\S{_ENDS}\u3000]|\u3000(?!\d)"
+        text = re.sub(space, " ", _masked(text))
         text = re.sub(ADDRESS, lambda x: re.sub("[.!?]", "x", x[0]), text)
         for rule, character in self._rules:
             text = _filled(rule, character, text)
@@ -238,7 +242,9 @@ class Splitter:
         """Let a new line begin in place of each number of a list."""
         line, number = found[0], 1
         shown = [*_QUOTE.sub(" ", line)]
-        for item in _ITEM.finditer(line):
+        loose = [*_LOOSE_ITEM.finditer(line)]
+        is_list = [int(x[3]) for x in loose[:3]] == [1, 2, 3]
+        for item in loose if is_list else _ITEM.finditer(line):
             if int(item[3]) != number:
                 continue
             start, end = item.span(2)
@@ -288,16 +294,10 @@ class Splitter:
         first = Span(span.start, span.start + end)
         return first, Span(span.start + start, span.end)
 
-    def together(
-        self, text: str, spans: Sequence[Span], parts: Sequence[str]
-    ) -> str:
-        """Put the translations of a text's spans in their places."""
-        return "".join(self.pieces(text, spans, parts))
-
     def pieces(
         self, text: str, spans: Sequence[Span], parts: Sequence[str]
     ) -> list[str]:
-        """Put translations in their places as `together` does, in pieces.
+        """Put the translations of a text's spans in their places.
 
         The spaces before, between and after them are pieces too: between two
         spans of a line Chinese and Japanese have none, and others have one at
@@ -316,8 +316,8 @@ class Splitter:
         return [*result, text[position:]]
 
 
-def _abbreviations(language: str) -> str:
-    """Read what ends no sentence of a language, as a regular expression."""
+def _listed(language: str) -> str:
+    """Read what the file has of a language, as a regular expression."""
     path = pathlib.Path(__file__).with_name("abbreviations.txt")
     lines = path.read_text("utf-8").splitlines()
     named = [x.split(": ", 1) for x in lines if x[0] != "#"]
@@ -361,8 +361,8 @@ def search_each(
     for number, (text, spans) in enumerate(of_texts):
         of_text = list(itertools.islice(best, len(spans)))
         parts = [hypotheses[0].text for hypotheses, _ in of_text]
-        together = splitter.together(text, spans, parts)
-        whole.append([Hypothesis(together, math.nan)])
+        together = splitter.pieces(text, spans, parts)
+        whole.append([Hypothesis("".join(together), math.nan)])
         are_cut[number] = any(is_cut for _, is_cut in of_text)
     return whole, are_cut
 
