@@ -80,12 +80,6 @@ def test_training_and_translating_have_kernels_for_gpus():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_training_step_has_kernels_for_gpus(precision):
-    assert not missing_kernels(train_step_graph(precision, 1))
-
-
-@pytest.mark.slow
 def test_a_training_step_of_two_replicas_has_kernels_for_gpus():
     told = json.loads(run_program("gpu_kernels.py"))
     assert told == dict.fromkeys(PRECISIONS, [])

@@ -36,12 +36,15 @@ def test_evaluate_scores_what_it_writes(run_dir, translator, capsys):
     bleu = sacrebleu.corpus_bleu(translations, [GERMAN])
     chrf = sacrebleu.corpus_chrf(translations, [GERMAN])
     paper = evaluation.compound_split_bleu(translations, GERMAN)
-    assert translations == [
-        on_one_line(text) for text in translator.translate(ENGLISH)
-    ]
+    expected = translator.translate(ENGLISH)
+    assert translations == [*map(on_one_line, expected)]
     assert lines_of(folder / "source.txt") == ENGLISH
     assert lines_of(folder / "reference.txt") == GERMAN
-    scores = report_of(run_dir, "test")["scores"]
+    report = report_of(run_dir, "test")
+    tokens = translator.tokenizer.target.tokenize(expected).values
+    assert (report["sentences"], report["target_tokens"]) == (5, len(tokens))
+    assert report["seconds"] > 0
+    scores = report["scores"]
     values = {name: score["value"] for name, score in scores.items()}
     expected = [bleu.score, chrf.score, paper.value]
     names = ["bleu", "chrf", "compound_split_bleu"]

@@ -94,22 +94,6 @@ def test_a_natural_corpus_wastes_little_on_few_shapes():
     assert shapes[0] > shapes[1] > shapes[2]
 
 
-def test_the_decoder_reads_the_target_shifted_right():
-    # Source 11 11 EOS; 12 EOS. Target 11 EOS; 12 12 12 EOS.
-    plan = BatchPlan(corpus([3, 2], [2, 4]), 16, shuffle=False, row_multiple=1)
-    (((source, target_in), target_out),) = elements(batching.stream(plan), 1)
-    order = np.argsort(source[:, 0])
-    source, target_in, target_out = (
-        ids[order].tolist() for ids in (source, target_in, target_out)
-    )
-    extra = [PAD] * (len(target_out[0]) - 4)
-    assert [row[:3] for row in source] == [[11, 11, EOS], [12, EOS, PAD]]
-    one, other = [BOS, 11, PAD, PAD, *extra], [BOS, 12, 12, 12, *extra]
-    assert target_in == [one, other]
-    one, other = [11, EOS, PAD, PAD, *extra], [12, 12, 12, EOS, *extra]
-    assert target_out == [one, other]
-
-
 def test_every_batch_is_what_its_plan_says():
     plan = BatchPlan(natural_corpus(pairs=503), 509, seed=5)
     planned = [*plan.epoch(0), *plan.epoch(1)]
@@ -139,14 +123,6 @@ def test_a_stream_goes_on_where_another_stopped(skipped):
     rest = elements(batching.stream(plan, skipped), 5)
     for left, right in zip(whole[skipped:], rest, strict=True):
         tf.nest.map_structure(np.testing.assert_array_equal, left, right)
-
-
-def test_evaluation_sees_the_shortest_pairs_first():
-    plan = BatchPlan(natural_corpus(pairs=211), 257, shuffle=False)
-    dataset = batching.stream(plan, last=len(plan))
-    widths = [max(a.shape[1], b.shape[1]) for (a, _), b in elements(dataset)]
-    assert widths == sorted(widths)
-    assert dataset.cardinality() == len(widths) == len(plan)
 
 
 def random_corpus(pairs, seed, longest):

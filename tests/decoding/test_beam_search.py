@@ -154,21 +154,6 @@ def test_a_sentence_stops_once_enough_of_its_best_hypotheses_have_ended(
     assert proven != [hypotheses[0][0] for hypotheses in found]
 
 
-def test_the_early_stop_saves_steps():
-    # After a sure end nothing can win, although the limit is far away.
-    table = np.zeros([1, 7, 7])
-    table[:, :, EOS] = 10
-    steps = []
-
-    def step(ids, position, state):
-        steps.append(int(position))
-        return tf.gather(tf.constant(table), ids, batch_dims=1), state
-
-    beam_search(step, (), max_lengths=tf.constant([50]), beam_size=3)
-
-    assert steps == [0]
-
-
 @pytest.mark.parametrize("min_length", [0, 5])
 def test_one_beam_is_the_loop_over_argmax(min_length):
     batch, limit, alpha = 29, 11, 0.6

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from model_searches import graph_of_model, search_graph
 from simple_search import every_hypothesis, log_softmax
-from small_models import close, randomise
+from small_models import close, randomise, sentence
 from small_models import make_model as random_model
 
 from keras_transformer.config import EOS_ID, Sampling, Search
@@ -51,18 +51,14 @@ def search(model, source, options, **given):
     return search_graph(model, options, **given)(tf.constant(source))
 
 
-def sentences(source):
-    return [row[row != 0] for row in source]
-
-
 @pytest.mark.slow
 def test_a_wide_beam_finds_what_exhaustive_search_finds():
     models = unlike_models()
     options = Search(beam_size=100, n_best=7, max_length=3, length_penalty=0.7)
     found = search(IdModel(models), SOURCE, options)
     whole = MeanOfWholeModels(models)
-    for row, sentence in enumerate(sentences(SOURCE)):
-        expected = every_hypothesis(whole, sentence, 3, 0.7)[:7]
+    for row, ids in enumerate(SOURCE):
+        expected = every_hypothesis(whole, sentence(ids), 3, 0.7)[:7]
         for n, (ids, score) in enumerate(expected):
             of_row = found.ids[row, n].numpy()
             assert tuple(of_row[of_row != 0]) == ids

@@ -13,8 +13,10 @@ from small_models import make_model
 
 from keras_transformer.__main__ import main
 from keras_transformer.config import UserError
+from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.exporting import ctranslate2 as ctranslate2_export
 from keras_transformer.machine import devices
+from keras_transformer.translation import lexicon
 from keras_transformer.translation.translator import Translator
 
 # Spaces of several kinds, wide letters, a control character, unseen characters.
@@ -170,3 +172,29 @@ def test_what_ctranslate2_lacks_is_refused(tmp_path, lacked, named):
     model = make_model(vocab_size=tokenizer.vocab_size, **lacked)
     with pytest.raises(UserError, match=named):
         ctranslate2_export.export(Translator(model, tokenizer), tmp_path / "x")
+
+
+@pytest.mark.slow
+def test_a_shortlist_leads_both_to_the_same(
+    trained, exported_trained, monkeypatch
+):
+    monkeypatch.setattr(lexicon, "COMMON", 2)
+    monkeypatch.setattr(lexicon, "BEST", 3)
+    corpus, words = sample_runs.digit_corpus(), trained.tokenizer
+    pairs = zip(*corpus["train"], strict=True)
+    records = TokenisedCorpus.in_memory(pairs, words, 64)
+    path = exported_trained / "vmap.txt"
+    lexicon.write(path, lexicon.learn(records, words), words)
+    shortlist = lexicon.read(path, words)
+    texts = corpus["test"][0][:23]
+    how = dict(beam_size=4, use_vmap=True, max_batch_size=1)
+    found, scores = theirs(exported_trained, texts, **how)
+    translator = Translator(trained.model, words, shortlist=shortlist)
+    # A batch would have the candidates of all its texts.
+    how = dict(length_penalty=0.0, n_best=1)
+    best = [translator.translate([text], **how)[0][0] for text in texts]
+    assert [text for text, _ in best] == found
+    # They leave padding out of the sum, which is hardly ever probable.
+    np.testing.assert_allclose([x for _, x in best], scores, atol=2e-3)
+    # With so few, some pieces are missing.
+    assert found != trained.translate(texts, length_penalty=0.0)

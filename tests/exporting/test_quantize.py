@@ -130,9 +130,9 @@ def test_weights_that_are_rounded_already_are_not_stored_as_if_not(
     assert not list(tmp_path.iterdir())
 
 
-def is_portable(path):
-    """Whether no operator is one that TensorFlow keeps for itself."""
-    return not [name for name in operators(path) if name.startswith("_")]
+def private(path):
+    """Name the operators that TensorFlow keeps for itself."""
+    return {name for name in operators(path) if name[0] == "_"}
 
 
 @pytest.mark.parametrize("dtype", ["float32", HALF, "int8"])
@@ -141,9 +141,8 @@ def test_the_card_names_the_operators_that_not_every_tensorflow_has(
 ):
     path = exported if dtype == "float32" else path_of(dtype)
     card = ModelCard.load(path)
-    kept = {name for name in operators(path) if name[0] == "_"}
-    assert set(card.operators) == kept
-    assert kept or dtype == "bfloat16" and not devices.has("AVX-512")
+    assert set(card.operators) == private(path)
+    assert card.operators or dtype == "bfloat16" and not devices.has("AVX-512")
     assert card.precision == dtype
 
 
@@ -172,7 +171,7 @@ def test_an_old_processor_refuses_what_would_crash_or_overflow(
             card=sample_runs.CARD,
         )
     assert f"Serve it on a processor with {needs}" in caplog.text
-    assert not is_portable(path)
+    assert private(path)
     assert ModelCard.load(path).instructions == (needs,)
 
     monkeypatch.setattr(devices, "has", lambda instructions: False)
@@ -186,6 +185,6 @@ def test_where_there_are_no_such_operators_the_portable_form_is_written(
 ):
     monkeypatch.setattr(frozen_weights, "missing_operators", list)
     path = serving.export(small_translator, tmp_path, search=GREEDY)
-    assert is_portable(path)
+    assert not private(path)
     with pytest.raises(UserError, match="int8 needs its operators"):
         serving.export(small_translator, tmp_path, version=2, precision="int8")

@@ -50,10 +50,8 @@ class Case:
         """The oracle's source by our ids, ended as ours are."""
         ids = self.source[self.expected["source"]]
         ids = np.pad(ids, [[0, 0], [0, 1]])
-        for row, length in zip(
-            ids, self.expected["source_length"], strict=True
-        ):
-            row[length - (not self.is_shared)] = EOS_ID
+        ends = self.expected["source_length"] - (not self.is_shared)
+        ids[np.arange(len(ids)), ends] = EOS_ID
         return ids if self.is_shared else ids[:, :-1]
 
 
@@ -69,23 +67,19 @@ def test_texts_become_the_originals_ids(case):
 
 
 def test_memory_and_logits_are_the_originals(case):
+    expected = case.expected
     memory, source_mask = case.model.encode(case.source_ids())
-    lengths = case.expected["source_length"]
-    for row, expected, length in zip(
-        memory.numpy(), case.expected["memory"], lengths, strict=True
-    ):
-        np.testing.assert_allclose(row[:length], expected[:length], atol=1e-4)
-    target_in = case.target[case.expected["target_in"]]
+    target_in = case.target[expected["target_in"]]
     logits = case.model.decode(target_in, memory, source_mask).numpy()
-    for row, expected, length in zip(
-        logits,
-        case.expected["logits"],
-        case.expected["target_length"],
-        strict=True,
+    for side, name, found in (
+        ("source", "memory", memory.numpy()),
+        ("target", "logits", logits[..., case.target]),
     ):
-        np.testing.assert_allclose(
-            row[:length, case.target], expected[:length], atol=1e-4
-        )
+        lengths = expected[f"{side}_length"]
+        for row, theirs, length in zip(
+            found, expected[name], lengths, strict=True
+        ):
+            np.testing.assert_allclose(row[:length], theirs[:length], 0, 1e-4)
 
 
 @pytest.mark.parametrize("case", ["separate"], indirect=True)

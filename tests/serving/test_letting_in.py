@@ -104,8 +104,7 @@ async def test_long_requests_leave_places_and_turns_to_short_ones():
     with pytest.raises(RefusalError, match="try again"):
         await asyncio.wait_for(begin(long), 2)
     tasks += [begin([(b"short",)]) for _ in range(8)]
-    await asyncio.sleep(0.01)
-    assert batcher.taken == 32
+    await until_in_loop(lambda: batcher.taken == 32)
     model.gate.set()
     await asyncio.gather(*tasks)
     assert (batcher.taken, batcher.taken_by_long) == (0, 0)

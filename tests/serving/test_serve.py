@@ -1,17 +1,18 @@
 """`keras-transformer serve` as a process."""
 
-import concurrent.futures
+import json
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
-import time
 
 import httpx
 import pytest
 from project_table import ROOT
+from waiting import until
 
 from keras_transformer.__main__ import main
 
@@ -66,31 +67,30 @@ def test_a_server_answers_changes_over_and_finishes_what_it_took(
         # A newer version comes, and no request is lost meanwhile.
         shutil.copytree(exported, tmp_path / "18")
         (tmp_path / "18").rename(folder / "18")
-        status = None
-        end = time.monotonic() + 60
-        while status != "AVAILABLE":
-            assert time.monotonic() < end
-            answer = httpx.post(
-                f"{url}/v1/models/small:predict", json={"inputs": [text]}
-            )
+        path = "/v1/models/small:predict"
+
+        def is_newer():
+            answer = httpx.post(url + path, json={"inputs": [text]})
             found = answer.raise_for_status().json()["outputs"]["translation"]
             assert found == [expected.decode()]
             answer = httpx.get(f"{url}/v1/models/small")
             newest = answer.json()["model_version_status"][0]
-            status = newest["version"] == "18" and newest["state"]
+            return (newest["version"], newest["state"]) == ("18", "AVAILABLE")
+
+        until(is_newer)
 
         # Accepted requests are finished, then the process ends.
-        texts = [f"{text} {i}" for i in range(97)]
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            last = pool.submit(
-                httpx.post,
-                f"{url}/v1/models/small:predict",
-                json={"inputs": texts},
-                timeout=60,
-            )
-            time.sleep(0.2)
+        body = json.dumps({"inputs": [f"{text} {i}" for i in range(97)]})
+        head = f"POST {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+        head += f"Content-Length: {len(body)}\r\n\r\n"
+        port = int(url.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), 60) as line:
+            line.sendall(f"{head}{body}".encode())
+            # Who comes later has an answer: the server has read that one.
+            httpx.get(f"{url}/languages")
             process.send_signal(signal.SIGTERM)
-            outputs = last.result().json()["outputs"]
+            said = b"".join(iter(lambda: line.recv(1 << 16), b""))
+        outputs = json.loads(said.partition(b"\r\n\r\n")[2])["outputs"]
         assert len(outputs["translation"]) == 97
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 0

@@ -7,13 +7,11 @@ where that is silent; the numbers are those of the session loader.
 import base64
 import gzip
 import json
-from concurrent import futures
 
 import httpx
 import numpy as np
 import pytest
 from running_server import running
-from sample_runs import WORDS
 from still_model import StillModel
 
 TEXTS = ["ein kleiner Hund bellt", "", "über die Wiese 😀"]
@@ -98,35 +96,6 @@ def test_matrices_are_those_of_the_request_alone(client, served):
     assert found["source_pieces"][1] == [
         piece.decode() for piece in answer["source_pieces"][1]
     ]
-
-
-def test_an_answer_does_not_depend_on_its_neighbours(
-    server, served, monkeypatch
-):
-    draw = np.random.default_rng(7)
-    texts = [" ".join(draw.choice(WORDS, n)) for n in draw.integers(1, 9, 23)]
-    model, sizes = server.service.versions.current, []
-    run = model.run
-
-    def note(signature, rows):
-        sizes.append(len(rows))
-        return run(signature, rows)
-
-    monkeypatch.setattr(model, "run", note)
-
-    def ask(text):
-        body = {"inputs": [text]}
-        return httpx.post(server.url + PREDICT, json=body, timeout=60).json()
-
-    with futures.ThreadPoolExecutor(23) as pool:
-        found = list(pool.map(ask, texts))
-    assert sum(sizes) == 23 > len(sizes)
-    for text, answer in zip(texts, found, strict=True):
-        alone = served("serving_default", text=[text])
-        outputs = answer["outputs"]
-        assert outputs["translation"] == [alone["translation"][0].decode()]
-        # The sums of another shape are rounded otherwise.
-        assert outputs["score"] == pytest.approx(alone["score"], rel=1e-4)
 
 
 def test_minus_infinity_is_as_it_is_there(client):

@@ -57,13 +57,9 @@ def test_each_target_word_gets_the_source_word_that_it_looks_at_most():
     assert align_words(attention, *words) == [(0, 0), (1, 1)]
 
 
-def padded(rows):
-    return tf.ragged.constant(rows, tf.int32).to_tensor(PAD)
-
-
 def test_attention_is_what_every_step_of_a_search_sees(small_model):
-    source = padded([[5, 9, 17, EOS], [22, EOS]])
-    target = padded([[8, 20, 6, 11, EOS], [7, EOS]])
+    source = tf.constant([[5, 9, 17, EOS], [22, EOS, PAD, PAD]])
+    target = tf.constant([[8, 20, 6, 11, EOS], [7, EOS, PAD, PAD, PAD]])
 
     found = IdModel(small_model).attention_ids(source, target).numpy()
 

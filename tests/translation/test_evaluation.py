@@ -1,18 +1,12 @@
 """Scores against sacreBLEU called directly, and against counts by hand."""
 
-import dataclasses
-import json
 import unicodedata
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import sacrebleu
-import tensorflow as tf
 
-from keras_transformer.config import Search, UserError
+from keras_transformer.config import UserError
 from keras_transformer.translation import evaluation
-from keras_transformer.translation.text_batches import Batching, Hypothesis
 
 REFERENCES = [
     "Ein Hund läuft über die grüne Wiese.",
@@ -77,33 +71,6 @@ def test_lower_cased_tokens_are_those_of_moses_after_normalising():
 )
 def test_compounds_come_apart_at_their_hyphens(sentence, expected):
     assert evaluation.split_compounds([sentence]) == [expected]
-
-
-class Echo:
-    """A translator that repeats its texts, with a token for each word."""
-
-    @property
-    def tokenizer(self):
-        return SimpleNamespace(target=self)
-
-    def tokenize(self, texts):
-        rows = [[7] * len(text.split()) + [3] for text in texts]
-        return tf.ragged.constant(rows, tf.int32)
-
-    def search_texts(self, texts, search, batching):
-        found = [[Hypothesis(text, 0.0)] for text in texts]
-        return found, np.zeros(len(texts), bool)
-
-
-def test_the_report_counts_sentences_and_target_tokens():
-    sources = ["a b c", "d", ""]
-    texts, speed = evaluation.translate(Echo(), sources, Search(), Batching())
-    result = evaluation.score(texts, [["a b c", "d", "e"]], "de")
-    report = dataclasses.replace(result, **speed).report()
-    assert json.loads(json.dumps(report)) == report
-    # 3, 1 and 0 words, and three end tokens.
-    assert report["sentences"] == 3
-    assert report["target_tokens"] == 7 and report["seconds"] > 0
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,14 @@
-"""Shortlists: IBM's model 1 against loops, the file, and CTranslate2."""
+"""Shortlists: IBM's model 1 against loops, and the file."""
 
 import collections
 
-import ctranslate2
 import numpy as np
 import pytest
 import sample_runs
-import sentencepiece
 
 from keras_transformer.config import EOS_ID, UserError
 from keras_transformer.data.records import TokenisedCorpus
-from keras_transformer.exporting import ctranslate2 as ctranslate2_export
 from keras_transformer.translation import lexicon
-from keras_transformer.translation.translator import Translator
 
 PAIRS = [
     ("one two three", "eins zwei drei"),
@@ -137,40 +133,3 @@ def test_pieces_with_other_spaces_than_the_formats_own_stay(tmp_path):
     found = lexicon.read(path, Vocabulary())
     words = found.words(np.array([[4]]), None).ids.numpy()
     assert {*words} >= {4, 6, 7} and 5 not in words
-
-
-@pytest.mark.slow
-def test_ctranslate2_finds_the_same_by_the_map(translator, learn, tmp_path):
-    corpus = sample_runs.digit_corpus()
-    tokenizer = translator.tokenizer
-    candidates = learn(zip(*corpus["train"], strict=True), common=2, best=3)
-    ctranslate2_export.export(translator, tmp_path / "model")
-    path = tmp_path / "model" / "vmap.txt"
-    lexicon.write(path, candidates, tokenizer)
-    shortlisted = Translator(
-        *(translator.model, tokenizer), shortlist=lexicon.read(path, tokenizer)
-    )
-    texts = corpus["test"][0][:23]
-    pieces = sentencepiece.SentencePieceProcessor(
-        model_file=str(tmp_path / "model" / "tokenizer.model")
-    )
-    theirs = ctranslate2.Translator(str(tmp_path / "model")).translate_batch(
-        pieces.encode(texts, out_type=str),
-        beam_size=4,
-        length_penalty=0,
-        min_decoding_length=0,
-        return_scores=True,
-        use_vmap=True,
-        max_batch_size=1,
-    )
-    options = dict(n_best=1, length_penalty=0.0)
-    differ = 0
-    for text, result in zip(texts, theirs, strict=True):
-        ((found,),) = shortlisted.translate([text], **options)
-        assert found.text == pieces.decode(result.hypotheses[0])
-        # They leave padding out of the sum, which is hardly ever probable.
-        np.testing.assert_allclose(found.score, result.scores[0], atol=2e-3)
-        differ += (
-            found.text != translator.translate([text], **options)[0][0].text
-        )
-    assert differ  # With so few, some pieces are missing.

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from hypotheses import assert_alike
 from sample_runs import SMALL_SIZES
+from verb_calls import draw_weights
 from waiting import until
 
 from keras_transformer.config import Sampling, Search
@@ -72,10 +73,7 @@ def translator(small_translator):
     """Answers different sources with different words, senseless ones."""
     tokenizer = small_translator.tokenizer
     model = Transformer(vocab_size=tokenizer.vocab_size, **SMALL_SIZES)
-    draw = np.random.default_rng(5)
-    for weight in model.weights:
-        if len(weight.shape) > 1:  # Neither norms nor biases.
-            weight.assign(draw.normal(0, 0.5, weight.shape))
+    draw_weights(model, seed=5)
     return Translator(model, tokenizer)
 
 

@@ -462,9 +462,9 @@ def test_a_long_line_is_not_cut_before_a_mark(syllable):
 @pytest.mark.parametrize("part", [".", "!", "\u200b", "www.!", "“", "- "])
 def test_no_text_takes_time_with_the_square_of_its_length(part):
     def seconds(length):
-        before = time.process_time()
+        before = time.thread_time()
         list(Splitter("en", "de").spans("a" + part * (length // len(part))))
-        return time.process_time() - before
+        return time.thread_time() - before
 
     # Of four times the length, so 16 times with the square.
     assert seconds(40_000) < 10 * seconds(10_000) + 0.2
