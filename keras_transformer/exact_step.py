@@ -104,10 +104,8 @@ class ExactModel(keras_internals.BuiltFromSpec):
         self.adds_metrics = self.is_exact and not (any(given) or own)
         self.accumulate = whole_number("accumulate", accumulate)
         if self.accumulate > 1 and not self.adds_metrics:
-            expected = (
-                "1 with metrics, a loss or a `compute_metrics` of yours, or "
-                "off TensorFlow"
-            )
+            expected = "1 with metrics, a loss or a `compute_metrics` of yours"
+            expected += ", or off TensorFlow"
             raise SettingError("accumulate", expected, accumulate)
         self._given_jit_compile = jit_compile
         self._added_metrics, self.xla = list, False
@@ -144,10 +142,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
         but for `class_weight`: Keras would weigh a target by one of its tokens.
         It warns of targets that are not shifted.
         """
-        if (given := kwargs.get("class_weight")) is not None:
-            expected = "None; `sample_weight` (B, T) weighs the tokens"
-            raise SettingError("class_weight", expected, given)
-        check_first_batch(self, x, y)
+        check_first_batch(self, x, y, kwargs.get("class_weight"))
         return super().fit(x, y, *args, **kwargs)
 
     def train_on_batch(
@@ -155,7 +150,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
         x: Any,
         y: Any = None,
         sample_weight: Any = None,
-        *,
+        class_weight: None = None,
         return_dict: bool = False,
     ) -> Any:
         """Train on one batch as `fit` does, after a look at the first.
@@ -163,8 +158,8 @@ class ExactModel(keras_internals.BuiltFromSpec):
         Compiled without metrics, it returns the loss alone, unless
         `return_dict` asks for all figures of the step.
         """
-        if not self._has_seen_a_batch:
-            check_first_batch(self, x, y)
+        if not self._has_seen_a_batch or class_weight is not None:
+            check_first_batch(self, x, y, class_weight)
         self._has_seen_a_batch = True
         only_loss = self.adds_metrics and not return_dict
         logs = super().train_on_batch(
@@ -224,9 +219,8 @@ class ExactModel(keras_internals.BuiltFromSpec):
             return super().test_step(*args)
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(*args)
         logits = self(x, training=False)
-        smoothed, _ = losses.token_cross_entropies(
-            y, logits, self.loss.label_smoothing
-        )
+        smoothing = self.loss.label_smoothing
+        smoothed, _ = losses.token_cross_entropies(y, logits, smoothing)
         smoothed += self._added_loss()
         weights = losses.token_weights(y, sample_weight, self.loss.ignore_class)
         # Flatten, or Keras first takes the mean of each row.
@@ -348,9 +342,10 @@ class ExactModel(keras_internals.BuiltFromSpec):
 def pair_of_ids(inputs: Any) -> tuple[Tensor, Tensor]:
     """Return the inputs of a call, `(source, target_in)`, or refuse others."""
     if isinstance(inputs, list | tuple) and len(inputs) == 2:
-        ranks = {len(getattr(ids, "shape", ())) for ids in inputs}
+        one, other = (tuple(getattr(ids, "shape", ())) for ids in inputs)
+        fits = len(one) == len(other) == 2 and len({one[0], other[0], None}) < 3
         to_come = map(keras_internals.ids_to_come, inputs)
-        if ranks == {2} and all("int" in _kind_of(ids) for ids in to_come):
+        if fits and all("int" in _kind_of(ids) for ids in to_come):
             return tuple(inputs)
     raise ValueError(
         "`inputs` must be a pair `(source, target_in)` of integer tensors "
@@ -365,12 +360,15 @@ def _kind_of(ids: Any) -> str:
     return f"{keras.backend.standardize_dtype(ids.dtype)}{tuple(ids.shape)}"
 
 
-def check_first_batch(model: ExactModel, x: Any, y: Any) -> None:
+def check_first_batch(model: ExactModel, x: Any, y: Any, by_class: Any) -> None:
     """Refuse what is no batch of ids; warn of targets that are not shifted.
 
     Of a dataset it reads the first batch. Data that a look would use up, such
     as a generator's, passes unchecked, and so does that of `kt.batches`.
     """
+    if by_class is not None:
+        expected = "None; `sample_weight` (B, T) weighs the tokens"
+        raise SettingError("class_weight", expected, by_class)
     if hasattr(x, "element_spec") and hasattr(x, "take"):
         if getattr(x, "has_begin_tokens", False):
             return
@@ -379,15 +377,17 @@ def check_first_batch(model: ExactModel, x: Any, y: Any) -> None:
     if not is_pair or not all(hasattr(ids, "shape") for ids in x):
         return
     ids = [ops.convert_to_numpy(each) for each in pair_of_ids(x)]
-    target_in = ids[1]
-    is_like = getattr(y, "shape", None) == target_in.shape
+    target_in, shape = ids[1], ids[1].shape
+    is_like = getattr(y, "shape", None) in (shape, (*shape, 1))
+    if is_like:
+        y = np.reshape(ops.convert_to_numpy(y), shape)
     if isinstance(getattr(model, "loss", None), SmoothedCrossEntropy):
-        if not is_like or np.any(ops.convert_to_numpy(y) % 1):
+        if not is_like or np.any(y % 1):
             raise ValueError(
                 "`y` must be `target_out`, dense and whole ids of the shape of "
-                f"`target_in`, {target_in.shape}. Received: {_kind_of(y)}"
+                f"`target_in`, {shape}. Received: {_kind_of(y)}"
             )
-        ids.append(ops.convert_to_numpy(y))
+        ids.append(y)
     largest = max(each.max(initial=0) for each in ids)
     if largest >= model.vocab_size:
         raise ValueError(
@@ -396,9 +396,7 @@ def check_first_batch(model: ExactModel, x: Any, y: Any) -> None:
         )
     is_row = target_in[:, 0] > PAD_ID
     begins = target_in[is_row, 0]
-    is_copy = is_like and np.array_equal(
-        begins, ops.convert_to_numpy(y)[is_row, 0]
-    )
+    is_copy = is_like and np.array_equal(begins, y[is_row, 0])
     if len(np.unique(begins)) > 1 or (is_copy and len(begins)):
         warnings.warn(
             "`target_in` must begin with the begin token, the same in every "

@@ -37,6 +37,7 @@ def token_cross_entropies(
         nats: the smoothed cross-entropy, and the plain one, which passes no
         gradient. Padding is not treated specially.
     """
+    _check_shape(target, logits)
     vocab_size = logits.shape[-1]
     flat_target, smoothing = _flat(target), float(label_smoothing)
     flat_logits = ops.reshape(ops.cast(logits, "float32"), (-1, vocab_size))
@@ -273,10 +274,9 @@ def _check_shape(target, logits):
     shape, expected = tuple(target.shape), tuple(logits.shape[:-1])
     if len(shape) > len(expected) and shape[-1] == 1:
         shape = shape[:-1]
-    same = (
-        None in (x, y) or x == y for x, y in zip(shape, expected, strict=False)
-    )
-    if len(shape) != len(expected) or not all(same):
+    sizes = zip(shape, expected, strict=False)
+    same = all(len({*pair, None}) < 3 for pair in sizes)
+    if len(shape) != len(expected) or not same:
         raise ValueError(
             f"Expected targets of the shape {expected}, as the logits "
             f"{tuple(logits.shape)} have it, received {tuple(target.shape)}."

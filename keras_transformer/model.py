@@ -435,9 +435,9 @@ class Transformer(ExactModel):
     ) -> None:
         """Export as `keras.Model` does, for any batch and lengths.
 
-        The model need not have been called. The endpoint `serve` maps ids to
-        logits. For a SavedModel from text to text see
-        `keras_transformer.exporting`.
+        The model need not have been called. The endpoint `serve` maps a tuple
+        `(source, target_in)`, not a list, to logits. For a SavedModel from text
+        to text see `keras_transformer.exporting`.
 
         All arguments are those of `keras.Model.export`; by default
         `input_signature` is a list of what the method of this name declares.

@@ -306,7 +306,7 @@ def test_a_classifiers_labels_of_either_rank_are_weighed_and_counted(
     "wrong", [TARGET.T, TARGET[:, :2], TARGET.ravel(), np.eye(7)[TARGET]]
 )
 @pytest.mark.parametrize(
-    "score", [SmoothedCrossEntropy(), TokenAccuracy(), Perplexity()]
+    "score", [SmoothedCrossEntropy().call, TokenAccuracy(), Perplexity()]
 )
 def test_a_target_of_another_shape_than_the_logits_is_refused(score, wrong):
     with pytest.raises(ValueError, match=r"\(3, 5\)"):

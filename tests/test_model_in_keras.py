@@ -152,19 +152,20 @@ def test_a_model_around_ours_comes_back_whole(tmp_path, part, inputs):
     np.testing.assert_array_equal(loaded.predict(inputs, verbose=0), expected)
 
 
+@pytest.mark.parametrize("target", [TARGET, TARGET[..., None]])
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
-def test_single_batches_train_test_and_predict(make):
+def test_single_batches_train_test_and_predict(make, target):
     model = make()
     model.compile("sgd", SmoothedCrossEntropy(0.1), metrics=[TokenAccuracy()])
     loss = float(SmoothedCrossEntropy(0.1)(TARGET, model(INPUTS)))
-    tested = model.test_on_batch(INPUTS, TARGET, return_dict=True)
-    evaluated = model.evaluate(INPUTS, TARGET, verbose=0, return_dict=True)
+    tested = model.test_on_batch(INPUTS, target, return_dict=True)
+    evaluated = model.evaluate(INPUTS, target, verbose=0, return_dict=True)
     assert tested["loss"] == pytest.approx(loss, rel=1e-5)
     assert evaluated == pytest.approx(tested, rel=1e-5)
     close(model.predict_on_batch(INPUTS), model(INPUTS), 1e-5)
-    trained = model.train_on_batch(INPUTS, TARGET, return_dict=True)
+    trained = model.train_on_batch(INPUTS, target, return_dict=True)
     assert set(trained) == set(tested) == {"loss", "token_accuracy"}
-    again = model.test_on_batch(INPUTS, TARGET, return_dict=True)
+    again = model.test_on_batch(INPUTS, target, return_dict=True)
     assert again["loss"] < loss
 
 
@@ -284,6 +285,7 @@ def ragged(ids):
         ((SOURCE.astype("float32"), TARGET_IN), r"\('float32\(3, 4\)', "),
         ({"source": SOURCE}, r"{'source': 'int32\(3, 4\)'}"),
         ((ragged(SOURCE), TARGET_IN), r"\('RaggedTensor'"),
+        ((SOURCE[:2], TARGET_IN), r"\('int32\(2, 4\)', 'int32\(3, 6\)'\)"),
     ],
 )
 def test_inputs_but_a_pair_of_ids_are_refused(small_model, inputs, received):
@@ -306,10 +308,7 @@ def test_inputs_but_a_pair_of_ids_are_refused(small_model, inputs, received):
 )
 @pytest.mark.parametrize("way", ["fit", "train_on_batch", "tf.data"])
 def test_what_is_no_batch_is_refused_at_once(way, changed, value, received):
-    if way == "tf.data" and value(TARGET) is None:
-        return
-    model = make_model(num_layers=1)
-    model.compile("sgd", loss=SmoothedCrossEntropy(0.1))
+    model = compiled(make_model(num_layers=1))
     given = dict(source=SOURCE, target_in=TARGET_IN, target_out=TARGET)
     given[changed] = value(given[changed])
     data = (given["source"], given["target_in"]), given["target_out"]
@@ -320,11 +319,11 @@ def test_what_is_no_batch_is_refused_at_once(way, changed, value, received):
         call(*data)
 
 
-def test_class_weight_is_refused():
-    model = make_model(num_layers=1)
-    model.compile("sgd", SmoothedCrossEntropy(0.1))
+@pytest.mark.parametrize("way", ["fit", "train_on_batch"])
+def test_class_weight_is_refused(way):
+    model = compiled(make_model(num_layers=1))
     with pytest.raises(ValueError, match="`class_weight` to be None"):
-        model.fit(INPUTS, TARGET, class_weight={8: 3.0})
+        getattr(model, way)(INPUTS, TARGET, class_weight={8: 3.0})
 
 
 def test_another_loss_takes_what_it_needs():
@@ -338,8 +337,7 @@ def test_another_loss_takes_what_it_needs():
 )
 @pytest.mark.parametrize("way", ["fit", "train_on_batch"])
 def test_targets_that_are_not_shifted_are_told_once(begin, first, warns, way):
-    model = make_model(num_layers=1)
-    model.compile("sgd", SmoothedCrossEntropy(0.1), run_eagerly=True)
+    model = compiled(make_model(num_layers=1), run_eagerly=True)
     source = np.array([[5, 6, 3], [7, 3, 0]], "int32")
     target = np.array([[first, 9, 3], [first, 3, 0]], "int32")
     inputs = source, np.array([[begin, 8, 9], [begin, 10, 0]], "int32")
@@ -391,9 +389,7 @@ def test_half_precision_trains_with_finite_numbers(policy):
     compiled(model, keras.optimizers.Adam)
     scaled = isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
     assert scaled == (policy == "mixed_float16")
-
     history = model.fit(INPUTS, TARGET, epochs=2, verbose=0)
-
     assert np.all(np.isfinite(history.history["loss"]))
     for weight in model.trainable_weights:
         assert weight.dtype == "float32"

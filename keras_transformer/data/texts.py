@@ -40,8 +40,9 @@ def checked_texts(
         if not isinstance(text, str):
             raise UserError(
                 f"Expected a str in place {number} of `{name}`, received "
-                f"{text if text is None else type(text).__name__}; make it one "
-                "or leave it out."
+                f"{text if text is None else type(text).__name__}; leave it "
+                "out or make it one, bytes by `.decode()`, a tensor by "
+                "`.numpy().decode()`."
             )
         if in_utf_8 or (without_zero and "\0" in text):
             _check_characters(text, f"place {number} of `{name}`")

@@ -147,7 +147,8 @@ def beam_search(
         empty and score -inf.
 
     Raises:
-        SettingError: If a setting or the shape of state or logits is wrong.
+        SettingError: If a setting or the shape of state or logits is wrong, or
+            logits are NaN at the first of eager steps.
     """
     search = Search(
         beam_size=beam_size,
@@ -158,29 +159,25 @@ def beam_search(
         no_repeat_ngram=no_repeat_ngram,
     )
     rules = Rules(search, tuple(banned_ids), bos_id, eos_id, pad_id)
-    if tf.convert_to_tensor(max_lengths).shape.rank == 0:
+    limits = tf.convert_to_tensor(max_lengths).shape
+    if limits.rank not in (1, None):
         expected = "a limit for each sentence, int32 (B,)"
         raise SettingError("max_lengths", expected, max_lengths)
-    state = tf.nest.map_structure(tf.convert_to_tensor, state)  # NumPy's, too.
-    for part in tf.nest.flatten(state):
-        if not part.shape[:2].is_compatible_with([None, beam_size]):
-            expected = f"tensors (B, {beam_size}, ...); see `shared` for others"
-            raise SettingError("state", expected, part.shape.as_list())
-    return search_by(
-        rules,
-        step,
-        state,
-        max_lengths=max_lengths,
-        prefix=prefix,
-        shared=shared,
-    )[0]
+    sizes = [limits[0], beam_size]
+    for part in tf.nest.flatten(state):  # NumPy's, too.
+        shape = None if part is None else tf.convert_to_tensor(part).shape
+        if not shape or not shape[:2].is_compatible_with(sizes):
+            expected = f"tensors ({sizes[0] or 'B'}, {beam_size}, ...), or () "
+            expected += "for no state; see `shared` for others"
+            raise SettingError("state", expected, shape and shape.as_list())
+    state = tf.nest.map_structure(tf.convert_to_tensor, state)
+    return search_by(rules, step, state, max_lengths, prefix, shared)[0]
 
 
 def search_by(
     rules: Rules,
     step: Step,
     state: Any,
-    *,
     max_lengths: tf.Tensor,
     prefix: tf.Tensor | None = None,
     shared: Shared | None = None,
@@ -199,11 +196,10 @@ def search_by(
         prefix = tf.zeros([batch, 0], tf.int64)
     else:
         prefix = padded_prefix(prefix, rules.pad_id)
-    history = (
-        empty_history(batch, rules.num_candidates, rules.search.beam_size)
-        if with_history
-        else ()
-    )
+    history: Any = ()
+    if with_history:
+        sizes = rules.num_candidates, rules.search.beam_size
+        history = empty_history(batch, *sizes)
     sentences = Sentences(tf.range(tf.size(limits, tf.int64)), limits, prefix)
     beams = _first_beams(rules, limits, history)
     if shared is None:
@@ -330,6 +326,14 @@ def _run(
         if not logits.shape.is_compatible_with(shape):
             expected = f"a function that returns logits (B, {shape[1]}, V)"
             raise SettingError("step", expected, logits.shape.as_list())
+        size = logits.shape[2]
+        if size is not None and not 0 <= rules.eos_id < size:
+            expected = f"an id of the logits, from 0 to {size - 1}"
+            raise SettingError("eos_id", expected, rules.eos_id)
+        is_first = tf.executing_eagerly() and position == 0
+        if is_first and tf.reduce_any(logits != logits):
+            expected = "a function whose logits are numbers"
+            raise SettingError("step", expected, float("nan"))
         beams, parents = _branch(rules, sentences, position, beams, logits)
         state = tf.nest.map_structure(lambda t: _take(t, parents), state)
         return position + 1, beams, state, memory
@@ -355,23 +359,20 @@ def _shape_invariants(start: Any, any_batch: bool = False) -> Any:
     def without_batch(shape: tf.TensorShape) -> tf.TensorShape:
         return tf.TensorShape([None, *shape[1:]]) if shape.rank else shape
 
-    def of_beams(beams: Beams) -> Beams:
-        shapes = tf.nest.map_structure(lambda t: t.shape, beams)
+    def of_part(part: Beams | Sentences) -> Any:
+        shapes = tf.nest.map_structure(lambda t: t.shape, part)
+        if isinstance(part, Sentences):
+            return shapes
         return shapes._replace(
             live_ids=shapes.live_ids[:2].concatenate([None]),
             finished_ids=shapes.finished_ids[:2].concatenate([None]),
-            history=growing_after(1, beams.history),
+            history=growing_after(1, part.history),
         )
 
     position, *beams_and_more, state, memory = start
     invariants = (
         position.shape,
-        *(
-            of_beams(part)
-            if isinstance(part, Beams)
-            else tf.nest.map_structure(lambda t: t.shape, part)
-            for part in beams_and_more
-        ),
+        *map(of_part, beams_and_more),
         growing_after(2, state),
         growing_after(1, memory),
     )
@@ -462,9 +463,8 @@ def _branch(
     history = beams.history
     if history:
         survivors = tf.where(live > NONE, best, -1)
-        history = lengthened(
-            history, log_probs, parents, tokens, ended, survivors
-        )
+        of_step = log_probs, parents, tokens, ended, survivors
+        history = lengthened(history, *of_step)
     num_finished = beams.num_finished
     bound = live[:, 0] / length_normaliser(
         sentences.limits, rules.search.length_penalty

@@ -202,14 +202,16 @@ def test_half_precision_logits_give_float32_scores(dtype):
         assert_same(as_hypotheses(result, sentence), expected)
 
 
-def test_a_model_that_answers_nan_finds_nothing_and_stops():
-    table = np.zeros([1, 1, 7, 7])
-    table[..., UNK] = np.nan
+def test_nan_is_refused_at_once_and_finds_nothing_in_a_graph():
+    def step(ids, position, state):
+        return tf.fill([1, 4, 7], np.nan), state
 
-    ids, scores, lengths = search(MarkovModel(table), [5], 2, n_best=2)
-
-    assert not ids.any() and not lengths.any()
-    np.testing.assert_array_equal(scores, [[-np.inf, -np.inf]])
+    given = dict(step=step, state=(), max_lengths=[5])
+    with pytest.raises(UserError, match="`step`.* numbers, received nan"):
+        beam_search(**given)
+    ids, scores, lengths = tf.function(beam_search, autograph=False)(**given)
+    assert not np.any(ids) and not np.any(lengths)
+    assert scores.numpy() == -np.inf
 
 
 @pytest.mark.parametrize(
@@ -217,9 +219,12 @@ def test_a_model_that_answers_nan_finds_nothing_and_stops():
     [
         (4, (), [2, 4, 9], "`max_lengths`"),
         ([4, 4], (), [2, 9], "`step`"),
+        ([4, 4], (), [2, 4, 3], "`eos_id`.* from 0 to 2, received 3"),
         # Memory (B, S, D): it would be taken for that of S beams.
         ([4, 4], [np.zeros([2, 6, 5])], [2, 4, 9], "`state`"),
-        ([4, 4], np.zeros([8, 5]), [2, 4, 9], "`state`"),
+        ([4, 4], np.zeros([8, 5]), [2, 4, 9], r"\(2, 4, ...\).*\[8, 5\]"),
+        ([4, 4], np.zeros([8, 4]), [2, 4, 9], r"\(2, 4, ...\).*\[8, 4\]"),
+        ([4, 4], [None], [2, 4, 9], r"\(\) for no state.* received None"),
     ],
 )
 def test_limits_state_and_logits_of_a_wrong_shape_are_refused(
@@ -237,7 +242,6 @@ def test_other_special_ids_are_honoured():
     table = np.zeros([1, 1, 6, 6])
     table[0, 0, 4, 2] = 5
     table[0, 0, 2, 0] = 5
-
     ids, _, lengths = search(
         MarkovModel(table), [7], 2, bos_id=4, eos_id=0, pad_id=5
     )
