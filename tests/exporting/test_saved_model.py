@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from hypotheses import assert_answered
-from sample_runs import DIGIT_SIZES, digit_corpus
+from sample_runs import DIGIT_SIZES, digit_lines
 from session_loader import Served, operators
 
 from keras_transformer import config
@@ -162,8 +162,8 @@ def test_a_graph_keeps_what_a_mark_keeps_and_reads_marks_as_python_does(
     tmp_path_factory, one_signature
 ):
     folder = tmp_path_factory.mktemp("marks")
-    lines = [line for side in digit_corpus()["train"] for line in side]
-    tokenizer = Tokenizer.train(lines, 307, folder / "model", TERM_SYMBOLS)
+    path = folder / "model"
+    tokenizer = Tokenizer.train(digit_lines(), 307, path, TERM_SYMBOLS)
     model = Transformer(vocab_size=tokenizer.vocab_size, **DIGIT_SIZES)
     translator = Translator(model, tokenizer, config.Search(max_length=13))
     texts = [

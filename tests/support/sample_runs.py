@@ -1,17 +1,15 @@
 """Corpora, models and run directories that tests share, each made once.
 
 - `digits`: a corpus of numbers, digit by digit, in English and German words,
-  a training on it by the command line, and a translator that has learnt it.
+  and a run that the command has trained on it, and that has learnt it.
 - `small`: a run of a random model, for all that a run can be asked.
 - `tiny`: runs of a model too small to learn, with three checkpoints.
 """
 
 import dataclasses
 import functools
-import pathlib
 import random
 import shutil
-import tempfile
 
 import keras
 import numpy as np
@@ -20,13 +18,13 @@ from artifacts import made_once
 
 from keras_transformer import config, presets
 from keras_transformer.__main__ import main
-from keras_transformer.config import BOS_ID, ModelConfig, Search, TrainingConfig
+from keras_transformer.config import ModelConfig, Search, TrainingConfig
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.exporting import saved_model
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model import Transformer
 from keras_transformer.run import Run
-from keras_transformer.runs import checkpoints
+from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.translation.model_card import ModelCard
@@ -87,22 +85,31 @@ DIGIT_SIZES = dict(
     value_dim=13,
     ffn_dim=67,
     dropout=0.0,
-    max_positions=19,
 )
+
+
+@made_once
+def digit_text(folder):
+    write_digits(folder, train=3_001, test=127, val=53)
 
 
 @functools.cache
 def digit_corpus():
     """Lines of the splits train and test, each a pair `(source, target)`."""
-    with tempfile.TemporaryDirectory() as folder:
-        folder = write_digits(pathlib.Path(folder), train=3_001, test=127)
-        return {
-            split: tuple(
-                (folder / f"{split}.{language}").read_text("utf-8").splitlines()
-                for language in ("en", "de")
-            )
-            for split in ("train", "test")
-        }
+    return {
+        split: tuple(
+            (digit_text() / f"{split}.{language}")
+            .read_text("utf-8")
+            .split("\n")[:-1]
+            for language in ("en", "de")
+        )
+        for split in ("train", "test")
+    }
+
+
+def digit_lines():
+    """What a vocabulary of digits is learnt from."""
+    return [line for side in digit_corpus()["train"] for line in side]
 
 
 @functools.cache
@@ -112,56 +119,36 @@ def digit_tokenizer():
 
 @made_once
 def digit_vocabulary(folder):
-    lines = [line for side in digit_corpus()["train"] for line in side]
-    Tokenizer.train(lines, 307, folder / "tokenizer.model")
+    Tokenizer.train(digit_lines(), 307, folder / "tokenizer.model")
+
+
+@made_once
+def digit_run(path, *languages):
+    """Train by the command, or say that the run is of other languages."""
+    if languages:
+        shutil.copytree(digit_run(), path, dirs_exist_ok=True)
+        source, target = languages
+        run = RunConfig.load(path)
+        run = dataclasses.replace(run, source_lang=source, target_lang=target)
+        return run.save(path)
+    sizes = [
+        f"--{name.replace('_', '-')}={size}"
+        for name, size in DIGIT_SIZES.items()
+    ]
+    words = """
+        --preset demo --batch-tokens 512 --steps 1000 --warmup-steps 100
+        --learning-rate-scale 0.25 --label-smoothing 0
+        --checkpoint-every 50 --validation-steps 1000
+    """.split()
+    words += [f"--tokenizer={digit_vocabulary() / 'tokenizer.model'}", *sizes]
+    words += [f"--corpus={digit_text()}", f"--run-dir={path}"]
+    assert train_on_digits(*words) == 0
 
 
 @functools.cache
 def digit_translator():
     """Translates nearly every line right. Not to be changed."""
-    model = make_digit_model()
-    model.load_weights(digit_weights() / "model.weights.h5")
-    return Translator(model, digit_tokenizer())
-
-
-def make_digit_model():
-    return Transformer(vocab_size=digit_tokenizer().vocab_size, **DIGIT_SIZES)
-
-
-@made_once
-def digit_weights(folder):
-    """Weights that a training of ten epochs has found."""
-    words = digit_tokenizer()
-    source, target = (
-        words.tokenize(lines).to_tensor() for lines in digit_corpus()["train"]
-    )
-    target_in = keras.ops.pad(
-        target[:, :-1], [[0, 0], [1, 0]], constant_values=BOS_ID
-    )
-    keras.utils.set_random_seed(1)
-    model = make_digit_model()
-    epochs, batch = 10, 64
-    rate = keras.optimizers.schedules.CosineDecay(
-        3e-3, epochs * len(source) // batch
-    )
-    model.compile(keras.optimizers.Adam(rate), SmoothedCrossEntropy(0.0))
-    model.fit(
-        (source, target_in), target, batch_size=batch, epochs=epochs, verbose=0
-    )
-    model.save_weights(folder / "model.weights.h5")
-
-
-@made_once
-def digit_run(path, source_lang="en", target_lang="de"):
-    """Fill a run directory with that translator, said to be of languages."""
-    model = make_digit_model()
-    model.load_weights(digit_weights() / "model.weights.h5")
-    model.compile(optimizer="sgd", loss="mse")
-    sizes = config.ModelConfig(vocab_size=model.vocab_size, **DIGIT_SIZES)
-    languages = dict(source_lang=source_lang, target_lang=target_lang)
-    make_run(sizes, **languages).save(path)
-    shutil.copy(digit_vocabulary() / "tokenizer.model", path)
-    checkpoints.save_checkpoint(path, model, Progress(step=470))
+    return Translator(averaging.load(digit_run())[0], digit_tokenizer())
 
 
 # So that an export is soon traced.

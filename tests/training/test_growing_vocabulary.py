@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sample_runs import digit_corpus, digit_run
+from sample_runs import digit_corpus, digit_lines, digit_run
 
 import keras_transformer as kt
 from keras_transformer.data.tokenizer import Tokenizer
@@ -32,7 +32,7 @@ def pieces_of(tokenizer):
 
 @pytest.fixture(scope="module")
 def before():
-    return kt.Run(digit_run()).translator(average=1)
+    return kt.Run(digit_run()).translator()
 
 
 def translated(translator):
@@ -72,10 +72,9 @@ def test_symbols_are_added_behind_the_other_pieces():
 def test_another_vocabulary_takes_the_rows_of_the_pieces_that_both_have(
     tmp_path, before, caplog
 ):
-    lines = [line for side in digit_corpus()["train"] for line in side]
     # Symbols come first there, so every piece has another row than before.
     path = tmp_path / "new.model"
-    new = Tokenizer.train([*lines, "Quark quakt"], 311, path, SYMBOLS)
+    new = Tokenizer.train([*digit_lines(), "Quark quakt"], 311, path, SYMBOLS)
     with caplog.at_level("INFO", "keras_transformer"):
         run = tune(tmp_path / "run", tokenizer=path)
     old = Tokenizer.load(digit_run())

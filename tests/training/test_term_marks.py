@@ -5,7 +5,14 @@ import re
 
 import numpy as np
 import pytest
-from sample_runs import DIGIT_SIZES, ENGLISH, GERMAN, digit_corpus, make_run
+from sample_runs import (
+    DIGIT_SIZES,
+    ENGLISH,
+    GERMAN,
+    digit_corpus,
+    digit_lines,
+    make_run,
+)
 
 from keras_transformer.config import ModelConfig, TrainingConfig
 from keras_transformer.data.pieces import TERM_SYMBOLS
@@ -19,8 +26,7 @@ BECOMES = dict(zip(ENGLISH, GERMAN, strict=True))
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
     path = tmp_path_factory.mktemp("marks") / "tokenizer.model"
-    lines = [line for side in digit_corpus()["train"] for line in side]
-    return Tokenizer.train(lines, 307, path, TERM_SYMBOLS)
+    return Tokenizer.train(digit_lines(), 307, path, TERM_SYMBOLS)
 
 
 @pytest.fixture(scope="module")
