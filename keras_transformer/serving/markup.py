@@ -67,14 +67,15 @@ _WHITE = " \t\r\n\f"
 # Before a number of so many digits that Python reads it slowly or not at all.
 _ENDLESS = re.compile(r"&(?=#\d{99})")
 _LINE_END = re.compile("[\t-\r\x85\u2028\u2029]")
-# Like an image are an element of signs alone and a raised one without words.
+# Like an image: elements of signs or of nothing, raised ones without words.
 _SYMBOLS = re.compile(r"[#*§¶†‡®©™•\ufe0f\u2190-\u2bff\U0001f000-\U0001faff]*")
-_RAISED = re.compile(r"\[.{1,30}\]|[\W\d_]{1,30}")
+_RAISED = re.compile(r"\[.{1,30}\]|[\W\d_]{,30}")
 # All but braces, which marks have.
 _SIGNS = (
     r"""!"#$%&'()*+,-./:;<=>?@[\]^_`|~"""
     "¡«»¿–—‘’‚“”„…‹›、。「」『』！（），：；？।॥،؛؟۔"
 )
+_WORD = re.compile(r"[^\W_]")
 # What is in an element, if it says something.
 _SAYING = re.compile(r">\s*[^<\s]")
 # No end of a word of Chinese or Thai.
@@ -159,10 +160,7 @@ class _Reader(HTMLParser):
     def handle_comment(self, data: str) -> None:
         self._add(".")
 
-    handle_pi = handle_comment
-
-    def handle_decl(self, decl: str) -> None:
-        self._add(".")
+    handle_pi = handle_decl = handle_comment  # type: ignore[assignment]
 
     def _add(self, kind: str, tag: str = "") -> bool:
         """Add a part, unless it belongs to the last one."""
@@ -191,12 +189,6 @@ def read(source: str, has_marks: bool = False) -> list["Segment"]:
     return [Segment(parts, has_marks) for parts in segments]
 
 
-def _said(text: str) -> str:
-    """Read text of HTML, with a space for white space."""
-    text = re.sub(f"[{_WHITE}]+", " ", text)
-    return _LINE_END.sub(" ", html.unescape(_ENDLESS.sub("&amp;", text)))
-
-
 def _paired(parts: Sequence[Part]) -> set[int]:
     """Find the numbers of start and end tags that belong together."""
     waiting, paired = list[tuple[str, int]](), set[int]()
@@ -208,12 +200,6 @@ def _paired(parts: Sequence[Part]) -> set[int]:
                 waiting.pop()
             paired |= {waiting.pop()[1], number}
     return paired
-
-
-def _is_mark(tag: str, text: str, start: int) -> bool:
-    """Return whether an element is like an image: empty, a sign, a note."""
-    pattern = _RAISED if tag == "sup" else _SYMBOLS
-    return start == len(text) or bool(pattern.fullmatch(text, start))
 
 
 @dataclasses.dataclass(eq=False)
@@ -242,7 +228,9 @@ class Segment:
         left = len(KEPT)  # A model knows so many marks in a sentence.
         for number, (kind, tag, sent) in enumerate(parts):
             if kind == "#":
-                said = _said(sent)
+                said = re.sub(f"[{_WHITE}]+", " ", sent)
+                said = html.unescape(_ENDLESS.sub("&amp;", said))
+                said = _LINE_END.sub(" ", said)
                 if said[:1] == " " and text[-1:] in ("", " "):
                     # A second space goes to the tag before it, or is none.
                     space = sent[: len(sent) - len(sent.lstrip(_WHITE))]
@@ -256,11 +244,12 @@ class Segment:
             if kind == ")" and number in paired:
                 element, last = opened.pop(), none
                 element.closing, element.end = sent, len(text)
-                if _is_mark(tag, text, element.start):
-                    text, last = text[: element.start], element
-                    whole = parts[element.number : number + 1]
-                    last.opening = "".join(each[-1] for each in whole)
-                    last.closing, last.children, last.end = "", [], 0
+                signs = _RAISED if tag == "sup" else _SYMBOLS
+                if signs.fullmatch(text, element.start):
+                    text = text[: element.start]
+                    whole = [x[-1] for x in parts[element.number : number + 1]]
+                    last = _Element("".join(whole), start=element.start)
+                    opened[-1].children[-1] = last
                 continue
             last = _Element(sent, number, len(text))
             opened[-1].children.append(last)
@@ -290,15 +279,14 @@ class Segment:
         # The space beside each character, if it is of a word.
         self._spaces = [splitter.space * x.isalnum() for x in f" {target} "]
         # The numbers of marks that the translation lacks.
-        written = {code for _, code in _STAND_IN.findall(target)}
-        self._lost = self._codes.keys() - written
+        self._lost = {*self._codes} - {x for _, x in _STAND_IN.findall(target)}
         # Of each word of the translation, its place and its source word's.
         self._words: list[tuple[Span, Span]] = []
         # Where words and sentences begin and end: in the text, in the words and
         # in the translation.
-        self._borders: list[tuple[int, int, int]] = [(0, 0, 0)]
         edges = [*itertools.chain(*spans), len(self.text)]
         edges.insert(0, edges[0] - len(pieces[0]))
+        self._borders: list[tuple[int, int, int]] = [(edges[0], 0, 0)]
         at = 0
         for i, piece in enumerate(pieces):
             # Between sentences stands what stays as it is.
@@ -306,7 +294,7 @@ class Segment:
             self._link(Span(*edges[i : i + 2]), piece, at, links or [])
             at += len(piece)
         self._borders.sort()
-        words, inside = Span(0, len(self._words)), Span(0, len(self._target))
+        words, inside = Span(0, len(self._words)), Span(0, len(target))
         return self._inner(self._whole, words, inside)
 
     def _link(self, span: Span, best: str, at: int, links: Links) -> None:
@@ -315,7 +303,6 @@ class Segment:
         source = _words(self.text[slice(*span)], of_source, span.start)
         target = _words(best, of_target, at)
         origins = {y: x for x, y in links}
-        self._borders.append((span.start, len(self._words), at))
         for place, word in enumerate(target if source else ()):
             # Words without a link keep their order.
             default = place * len(source) // len(target)
@@ -325,25 +312,35 @@ class Segment:
             self._borders.append((origin.start, number, word.start))
             # Between its last signs, as in "m<sup>2</sup>.".
             signs = _signs_behind(self._target[slice(*word)])
-            for i in range(1, 1 + _signs_behind(self.text[slice(*origin)])):
+            of_origin = _signs_behind(self.text[slice(*origin)])
+            for i in range(origin.end == span.end, 1 + of_origin):
                 bare = word.end - min(i, signs)
                 self._borders.append((origin.end - i, number + 1, bare))
-            if origin.end < span.end:
-                self._borders.append((origin.end, number + 1, word.end))
         self._borders.append((span.end, len(self._words), at + len(best)))
 
     def _inner(self, element: _Element, words: Span, inside: Span) -> str:
         """Write an element around these words, these characters."""
-        runs, placed = self._runs(element, words), []
+        runs, placed, place = self._runs(element, words), [], Span(0, 0)
+        places = enumerate(self._words[slice(*words)], words.start)
+        free = {i for i, (x, _) in places if _WORD.search(self._target, *x)}
+        free = free.difference(*(range(*run) for run in runs.values()))
         for child in element.children:
+            # It goes to the next border of a word.
+            number, at = words.end, inside.end
+            i = bisect.bisect_left(self._borders, (child.start,))
+            if i < len(self._borders) and self._borders[i][0] < element.end:
+                _, number, at = self._borders[i]
+            # Or around a free word there: a link without words would be lost.
+            near = min(max(number, words.start), words.end - 1)
+            near -= near not in free
+            has_words = _WORD.search(self.text, child.start, child.end)
+            if has_words and near in free and child not in runs:
+                free.remove(near)
+                runs[child] = Span(near, near + 1)
             if run := runs.get(child):
-                placed.append((run, self._around(child, run), child))
+                place = self._around(child, run, place.end)
+                placed.append((run, place, child))
             elif not child.code or child.code in self._lost:
-                # It goes to the next border of a word.
-                number, at = words.end, inside.end
-                i = bisect.bisect_left(self._borders, (child.start,))
-                if i < len(self._borders) and self._borders[i][0] < element.end:
-                    _, number, at = self._borders[i]
                 placed.append((Span(number, number), Span(at, at), child))
         parts, at = [element.opening], inside.start
         for run, place, child in sorted(placed, key=lambda each: each[0]):
@@ -368,22 +365,34 @@ class Segment:
         for number in range(*words):
             _, origin = self._words[number]
             i = bisect.bisect_right(ends, origin.start)
-            if i == len(ends) or children[i].start >= origin.end:
-                continue
-            child = children[i]
-            # Another word costs as much as one of its own gains.
-            gain, run = latest.get(child, (0, Span(number, number)))
-            gain -= number - run.end
-            start = run.start if gain > 0 else number
-            latest[child] = max(gain, 0) + 1, Span(start, number + 1)
-            if latest[child][0] > best.get(child, (0,))[0]:
-                best[child] = latest[child]
+            # Nine at most may share a word.
+            for child in children[i : i + 9]:
+                if child.start >= origin.end:
+                    break
+                # Another word costs as much as one of its own gains.
+                gain, run = latest.get(child, (0, Span(number, number)))
+                gain -= number - run.end
+                start = run.start if gain > 0 else number
+                latest[child] = max(gain, 0) + 1, Span(start, number + 1)
+                if latest[child][0] > best.get(child, (0,))[0]:
+                    best[child] = latest[child]
         return {child: run for child, (_, run) in best.items()}
 
-    def _around(self, element: _Element, run: Span) -> Span:
-        """Find a run's characters; a comma left out before stays left out."""
+    def _around(self, element: _Element, run: Span, at: int) -> Span:
+        """Find a run's characters; a comma left out before stays left out.
+
+        So does the rest of a word. Its part before, if any, ends at `at`.
+        """
         start = self._words[run.start][0].start
         end = self._words[run.end - 1][0].end
+        origin = self._words[run.start][1]
+        if origin.start < element.start or element.end < origin.end:
+            part = self.text[element.start : element.end].strip()
+            at = self._target.find(
+                part, at if start <= at < end else start, end
+            )
+            if at >= 0:
+                return Span(at, at + len(part))
         text, is_sign = self._target[start:end], self._is_sign
         if is_sign[element.start - 1] and not is_sign[element.start]:
             start = end - len(text.lstrip(_SIGNS))

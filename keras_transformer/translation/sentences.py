@@ -209,7 +209,7 @@ class Splitter:
         characters is cut between words, at a comma, or where no mark belongs to
         a letter.
         """
-        is_first, end = True, _start(text)
+        is_first, end = True, tag.end() if (tag := _TAG.match(text)) else 0
         given = _PAIR.sub(r"“\1”", text)
         text = self._shown(given)
         while piece := _NEXT.search(text, end):
@@ -304,7 +304,7 @@ class Splitter:
         least.
         """
         result: list[str] = []
-        position = _start(text)
+        position = tag.end() if (tag := _TAG.match(text)) else 0
         for span, part in zip(spans, parts, strict=True):
             gap = text[position : span.start]
             if result and not _LINE_END.search(gap):
@@ -381,12 +381,6 @@ def tag_of(text: str) -> str:
     return f"{tag[1]} " if tag else ""
 
 
-def _start(text: str) -> int:
-    """Find where a text begins after its tag."""
-    tag = _TAG.match(text)
-    return tag.end() if tag else 0
-
-
 def check_alone(**others: bool) -> None:
     """Refuse arguments that make no sense with `split_sentences`."""
     for name, is_given in others.items():
@@ -409,17 +403,14 @@ def _filled(rule: str, character: str, text: str) -> str:
 def _best_cut(text: str, begin: int, end: int) -> int:
     """Find where to cut a clause without an end: the best place, the last."""
     for place in (r"\s", r"[^\w\s](?!(?<=\d.)\d)", r"[^\w\s]"):
-        cuts = [
-            m.end()
-            for m in re.finditer(place, text[begin:end])
-            if not _is_mark(m[0])
-        ]
+        places = re.finditer(place, text[begin:end])
+        cuts = [x.end() for x in places if not _is_mark(x[0])]
         # Not so early that pieces of a word or two are left.
         if cuts and cuts[-1] > (end - begin) // 2:
             return begin + cuts[-1]
     # A letter has few marks; of nothing but marks, the end will do.
-    places = range(end, (begin + end) // 2, -1)
-    return next((i for i in places if not _is_mark(text[i])), end)
+    last = range(end, (begin + end) // 2, -1)
+    return next((i for i in last if not _is_mark(text[i])), end)
 
 
 def _is_mark(character: str) -> bool:

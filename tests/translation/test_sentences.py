@@ -91,13 +91,8 @@ def translator(small_translator):
 
 
 def test_every_sentence_is_translated_on_its_own(translator):
-    texts = [
-        " a dog. A meadow!\nThe dog runs. ",
-        "",
-        "The dog of Dr. Dog runs.",
-        " \t",
-        "dog",
-    ]
+    texts = [" a dog. A meadow!\nThe dog runs. ", ""]
+    texts += ["The dog of Dr. Dog runs.", " \t", "dog"]
     progress = []
 
     found = translator.translate(
