@@ -81,7 +81,9 @@ def test_a_server_answers_changes_over_and_finishes_what_it_took(
 
         # Accepted requests are finished, then the process ends.
         body = json.dumps({"inputs": [f"{text} {i}" for i in range(97)]})
-        head = f"POST {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+        )
         head += f"Content-Length: {len(body)}\r\n\r\n"
         port = int(url.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), 60) as line:
