@@ -109,7 +109,7 @@ _WITHIN = (
     rf"|[》〉]|[{_QUOTES}]+ [{_SMALL}]"
     rf"|[{_QUOTES}]+ (?:I|(?<=[?!]. )[A-Z]\w+) {_SAID}|-\w|[ºª°]"
     rf"|[{_QUOTES}]? ?[-–—] ?[{_SMALL}])"
-    r"|(?<=\d)．(?=\d)"
+    r"|(?<=\d)[.．](?=\d)"
     rf"|(?<=[{_CAPITAL}])\.(?=[{_CAPITAL}](?!\.))"
     rf"(?!(?<=[{_CAPITAL}]{{2}}\.)(?!Net)[{_CAPITAL}][{_SMALL}])"
     rf"|(?<=\w)\.(?=[{_CAPITAL}](?:[{_CAPITAL}]|\w+(?:\.\w|\()))"
@@ -121,7 +121,8 @@ _ITEM = re.compile(
 )
 # Also behind words without an end, if the first three count up.
 _LOOSE_ITEM = re.compile(
-    rf"(^\W*|(?<=[^\s,;]) |(?<=[{_END}])\s*)((\d{{1,3}})[.．、])(?=\s*{_BIG})"
+    rf"(^\W*|[:：]\s*|(?:(?<=[^\s,;]) |(?<=[{_END}])\s*)(?![1１१١]\D))"
+    rf"((\d{{1,3}})[.．、])(?=\s*{_BIG})"
 )
 _INITIAL = re.compile(rf"(?<=[{_END}] )[A-Z]\.(?= )")
 # Of a short word before a small letter: "Den är t.ex. svart."
@@ -230,8 +231,7 @@ class Splitter:
         """Return what sentencex is to see in place of a text, as long as it."""
         # sentencex 1.0.32 panics at "A\u00a0. B": it takes every space to be
         # one byte long.
-        space = rf"[^\S{_ENDS}\u3000]|\u3000(?!\d)"
-        text = re.sub(space, " ", _masked(text))
+        text = re.sub(rf"[^\S{_ENDS}\u3000]|\u3000(?!\d)", " ", _masked(text))
         text = re.sub(ADDRESS, lambda x: re.sub("[.!?]", "x", x[0]), text)
         for rule, character in self._rules:
             text = _filled(rule, character, text)

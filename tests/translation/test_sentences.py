@@ -336,7 +336,7 @@ def test_a_tag_goes_before_each_sentence():
         ("en", "https://a.com/a?b=1\tme@b.com\n<www.example.com>\n⟨No.⟩"),
         ("en", "⟨See www.example.com now.⟩"),
         # Of a list without ends.
-        ("en", "1. ⟨Flour⟩ 2. ⟨Eggs⟩ 3. ⟨Milk.⟩\n1. ⟨Go to step 2.⟩ ⟨Eat.⟩"),
+        ("en", "1. ⟨Flour⟩ 2. ⟨Eggs⟩ 3. ⟨Milk.⟩\n⟨Fig. 1.⟩ ⟨A 2.⟩ ⟨B 3.⟩ ⟨C⟩"),
         ("de", "1. ⟨Ein Hund⟩  2. ⟨Ein Tor⟩\n⟨1. Liga, 2. Liga, 3. Liga⟩"),
         ("ja", "１．⟨犬⟩　２．⟨猫⟩\n⟨｢来た。｣と言う。⟩⟨｢はい。｣⟩⟨次。⟩"),
         # A mark of a term is one word.
@@ -371,7 +371,7 @@ def test_a_tag_goes_before_each_sentence():
         ("fr", "⟨En janv. 52 av. J.-C. vint Mme. Martin.⟩"),
         ("fr", "⟨J.-P. Martin dort.⟩"),
         ("ru", "⟨См. рис. 3.⟩ ⟨«Да!» — сказал он.⟩ — ⟨Да! — сказал он.⟩"),
-        ("hi", "⟨वह 5 कि.मी. दूर है।⟩ ⟨प्रो. राम आए।⟩"),
+        ("hi", "⟨वह ५.५ कि.मी. दूर है।⟩ ⟨प्रो. राम आए।⟩"),
         ("ar", "⟨جاء د. أحمد.⟩ ⟨ذهب.⟩"),
         ("pt", "⟨Ver pág. 5.⟩ ⟨Custa n.º 5.⟩"),
         ("en", "⟨No.⟩ ⟨It is art.⟩ ⟨OK.⟩ ⟨I won't.⟩ ⟨He has No. 5.⟩"),
