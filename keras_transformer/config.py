@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from keras_transformer.settings import JobError as JobError
 from keras_transformer.settings import (
+    Checked,
     SettingError,
-    check_settings,
     checked_value,
     setting,
     setting_of,
     settings_of,
 )
+from keras_transformer.settings import JobError as JobError
 from keras_transformer.settings import UserError as UserError
 
 # Four ids, four roles.
@@ -56,7 +56,7 @@ _SHARE = "[0, 1)"
 
 
 @dataclasses.dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(Checked):
     """The arguments of `Transformer`, in the names of the paper's table 3.
 
     A setting that only imported weights need has no flag.
@@ -138,7 +138,7 @@ class ModelConfig:
     )
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        super().__post_init__()
         if self.d_model % 2:
             expected = "even, since sines and cosines come in pairs"
             raise SettingError("d_model", expected, self.d_model)
@@ -161,7 +161,7 @@ class ModelConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainingConfig:
+class TrainingConfig(Checked):
     """The settings of a training (section 5)."""
 
     steps: int = setting(100_000, "optimizer updates in all", may_change=True)
@@ -250,7 +250,7 @@ class TrainingConfig:
     )
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        super().__post_init__()
         if (kept := self.keep_checkpoints) < self.average:
             expected = f"at least {self.average}, the `average` at the end"
             raise SettingError("keep_checkpoints", expected, kept)
@@ -270,7 +270,7 @@ class TrainingConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class Sampling:
+class Sampling(Checked):
     """Draw each next token at random instead of searching for the best.
 
     The logits are divided by the temperature; then only the `top_k` likeliest
@@ -304,12 +304,9 @@ class Sampling:
         within=f"[0, {2**31})",
     )
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
 
 @dataclasses.dataclass(frozen=True)
-class Search:
+class Search(Checked):
     """The settings of a search (section 6.1), from the flags to the graph.
 
     A run stores one, and later commands use it unless you override it.
@@ -371,7 +368,7 @@ class Search:
     )
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        super().__post_init__()
         # 0 takes back what a run keeps; None means as the run.
         object.__setattr__(self, "max_finished", self.max_finished or None)
         if not self.sampling and self.n_best > self.beam_size:

@@ -12,7 +12,7 @@ from keras_transformer.config import SEARCH_PRECISIONS, Search, UserError
 from keras_transformer.data import corpora
 from keras_transformer.runs.layout import EVALUATION, RECORDS
 from keras_transformer.runs.run_config import RunConfig, load_vocabulary
-from keras_transformer.runs.weights import Weights
+from keras_transformer.runs.weights import Runs, Weights
 from keras_transformer.settings import of_kind, whole_number
 
 if TYPE_CHECKING:  # Verbs open a run before they load TensorFlow.
@@ -139,7 +139,8 @@ class Run:
         self.path = of_kind("run_dir", pathlib.Path, run_dir)
         given: Any = average, ensemble, precision, shortlist
         self.weights = Weights(*given)  # It makes paths of names.
-        self.runs = self.weights.runs(self.path)
+        paths = self.path, *self.weights.ensemble
+        self.runs: Runs = [(path, RunConfig.load(path)) for path in paths]
 
     @property
     def config(self) -> RunConfig:
@@ -266,7 +267,14 @@ class Run:
         opened = self._open_corpus(corpus)
         name = corpora.absolute_name(opened.name)
         is_own = corpus is None or name == run.corpus != corpora.MEMORY
-        test_set = evaluation.TestSet.read(opened, split, is_own_corpus=is_own)
+        pairs = [*opened.pairs(split, "split")]
+        about = {
+            "corpus": opened.name,
+            "split": split,
+            "source_lang": run.source_lang,
+            "target_lang": run.target_lang,
+            "is_own_corpus": is_own,
+        }
         validated = opened.real_name(run.validation_split)
         if is_own and opened.real_name(split) == validated:
             said = "The training has chosen its weights on %s"
@@ -283,9 +291,8 @@ class Run:
 
         batching = Batching(parallel=parallel, progress=progress)
         folder = self.path / EVALUATION / name
-        return evaluation.evaluate(
-            translator, test_set, search, folder, batching, lowercase, tokenize
-        )
+        how = search, folder, batching, lowercase, tokenize
+        return evaluation.evaluate(translator, pairs, about, *how)
 
     def _open_corpus(self, corpus: "Source | None") -> "Corpus":
         """Open a corpus, or the run's own."""
@@ -333,7 +340,7 @@ class Run:
         from keras_transformer.exporting.serving_kit import Export
 
         how = Export(version, search, precision, portable)
-        path = how.path(output)
+        how.path(output)  # A wrong one shows before the weights are loaded.
         translator = self.translator(average)
         from keras_transformer.exporting import saved_model
 
@@ -342,7 +349,7 @@ class Run:
         if precision:
             weights = dataclasses.replace(weights, precision=precision)
         card = self.card(weights, search)
-        return saved_model.write(translator, path, how, card)
+        return saved_model.export(translator, output, **vars(how), card=card)
 
     def card(
         self, weights: Weights | None = None, search: Search | None = None

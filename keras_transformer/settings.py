@@ -100,11 +100,14 @@ def settings_of(configuration: Any) -> dict[str, dataclasses.Field]:
     }
 
 
-def check_settings(configuration: Any) -> None:
-    """Check every setting of a new configuration; give it its field's type."""
-    for name, field in settings_of(configuration).items():
-        value = checked_value(field, getattr(configuration, name))
-        object.__setattr__(configuration, name, value)
+class Checked:
+    """A frozen dataclass that checks its settings when it is made."""
+
+    def __post_init__(self) -> None:
+        """Check every setting, and give it its field's type."""
+        for name, field in settings_of(self).items():
+            value = checked_value(field, getattr(self, name))
+            object.__setattr__(self, name, value)
 
 
 def checked_value(field: dataclasses.Field, value: Any) -> Any:

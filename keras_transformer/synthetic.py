@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from keras_transformer.config import Search, UserError
-from keras_transformer.data import lines
+from keras_transformer.data import corpora, lines
 from keras_transformer.data.texts import Pair, checked_texts
 from keras_transformer.machine import files
 from keras_transformer.run import Run, train
@@ -89,7 +89,7 @@ def _distil(
     others = {name: corpus.pairs(name, "validation_split") for name in copied}
     # The name of the folder to train on has no tags.
     vocabulary = load_vocabulary(teacher.path, run)
-    request.check_symbols(asked.run.corpus, False, vocabulary)
+    request.check_symbols(corpora.tags_of(asked.run.corpus), vocabulary)
     search = dataclasses.replace(
         run.search, n_best=1, max_source_length=run.training.max_length
     )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from keras_transformer.config import JobError, UserError
-from keras_transformer.machine import exhaustion
+from keras_transformer.machine import devices
 from keras_transformer.settings import nearest
 
 DONE, FAILED, WRONG = 0, 1, 2
@@ -71,7 +71,7 @@ def run(command: Callable[[], int | None]) -> int:
     # Tracing makes millions of objects that stay; look through them less often.
     gc.set_threshold(50_000, 10, 10)
     try:
-        with exhaustion.explained(_LESS_MEMORY):
+        with devices.explained(_LESS_MEMORY):
             code = command()
             sys.stdout.flush()
         return DONE if code is None else code
@@ -112,6 +112,4 @@ def quiet_tensorflow() -> None:
         os.close(standard_error)
     # What it logs from Python is not for the user either.
     logging.getLogger("tensorflow").setLevel(logging.WARNING)
-    from keras_transformer.machine import devices
-
     devices.let_memory_grow()

@@ -4,7 +4,7 @@ import argparse
 import pathlib
 
 from keras_transformer import synthetic
-from keras_transformer.commands import command_line, train
+from keras_transformer.commands import command_line, flags, train
 from keras_transformer.run import Run
 from keras_transformer.training.request import with_recipes
 
@@ -33,8 +33,8 @@ def run(args: argparse.Namespace) -> None:
     again resumes after the last 4,000 texts that were translated. All other
     flags are those of train, of which --run-dir is required.
     """
-    arguments = train.given_arguments(args)
-    first, *others = arguments.pop("teacher")
+    arguments = flags.given(args, train.FIELDS)
+    first, *others = args.teacher
     if args.run_dir is None:  # A recipe may name it.
         arguments = with_recipes(arguments)
         if "run_dir" not in arguments:

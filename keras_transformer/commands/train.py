@@ -1,11 +1,13 @@
 """`keras-transformer train`."""
 
 import argparse
-from typing import Any
 
 from keras_transformer.commands import command_line, flags
 from keras_transformer.config import SETTINGS
 from keras_transformer.training.request import SESSION_SETTINGS, understand
+
+# The arguments of `keras_transformer.train`.
+FIELDS = (*SESSION_SETTINGS.values(), *SETTINGS.values())
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +38,7 @@ def run(args: argparse.Namespace) -> None:
     the training would cost.
     """
     # Report what is plainly wrong before TensorFlow is loaded.
-    session = understand(**given_arguments(args))
+    session = understand(**flags.given(args, FIELDS))
     command_line.quiet_tensorflow()
     from keras_transformer.training import dry_run, loop
 
@@ -45,13 +47,3 @@ def run(args: argparse.Namespace) -> None:
         return
     loop.train(session)
     command_line.say_next("evaluate", "--run-dir", session.run_dir)
-
-
-def given_arguments(args: argparse.Namespace) -> dict[str, Any]:
-    """Collect the arguments of `keras_transformer.train` from the flags."""
-    others = {"verb", "parser", "dry_run"}
-    return {
-        name: value
-        for name, value in vars(args).items()
-        if value is not None and name not in others
-    }

@@ -27,7 +27,6 @@ from keras_transformer.config import (
 from keras_transformer.data.paired_tokenizer import PairedTokenizer
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.layers import PositionalEncoding
-from keras_transformer.layers.positional_encoding import SINUSOIDS
 from keras_transformer.machine import extras, files
 from keras_transformer.model import Transformer
 from keras_transformer.runs.layout import TOKENIZER_FILE
@@ -232,11 +231,6 @@ def _set_norm(to: Any, weights: Weights, name: str) -> None:
 
 def _positions(layer: PositionalEncoding) -> np.ndarray:
     """Return the table of a `PositionalEncoding`, at least `(POSITIONS, D)`."""
-    first = layer.first_position
-    if layer.positions in SINUSOIDS:
-        encode = SINUSOIDS[layer.positions]
-        return np.array(encode(POSITIONS, layer.d_model, first))
-    # Later positions share the last row.
-    rows = np.arange(max(POSITIONS, layer.max_positions)) + first
-    table = ops.convert_to_numpy(layer.table).astype("float32")
-    return table[np.minimum(rows, layer.max_positions - 1)]
+    rows = max(POSITIONS, layer.max_positions)
+    zeros = np.zeros([1, rows, layer.d_model], "float32")
+    return ops.convert_to_numpy(layer(zeros))[0].astype("float32")

@@ -30,7 +30,7 @@ from keras_transformer.exporting.serving_kit import (
     Export,
     write_warmup,
 )
-from keras_transformer.machine import exhaustion, files
+from keras_transformer.machine import devices, files
 from keras_transformer.settings import of_kind
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.text_batches import (
@@ -90,25 +90,15 @@ def export(
         OSError: If the files cannot be written otherwise.
     """
     of_kind("translator", Translator, translator)
-    how = Export(version, search, precision, portable)
-    return write(translator, how.path(output), how, card)
-
-
-def write(
-    translator: Translator,
-    path: pathlib.Path,
-    how: Export,
-    card: ModelCard | None,
-) -> pathlib.Path:
-    """Write a SavedModel to a path, as `export` does."""
-    search = how.search or translator.search_with(
+    path = Export(version, search, precision, portable).path(output)
+    search = search or translator.search_with(
         n_best=min(4, translator.search.beam_size)
     )
     # Clients must not choose how much memory the server needs.
     longest = search.max_source_length or MAX_SOURCE_LENGTH
     search = dataclasses.replace(search, max_source_length=longest)
-    precision = how.precision or translator.weights.precision
-    translator = translator.freeze(precision, how.portable)
+    precision = precision or translator.weights.precision
+    translator = translator.freeze(precision, portable)
     frozen = translator.id_model.frozen
     operators, instructions = (
         (frozen.operators, frozen.instructions) if frozen else ((), ())
@@ -117,7 +107,7 @@ def write(
     module, traced = _trace(translator, search, signatures)
     path.parent.mkdir(parents=True, exist_ok=True)
     # TensorFlow Serving looks only at names that are numbers.
-    full = exhaustion.explained("export in another process", path)
+    full = devices.explained("export in another process", path)
     with full, files.whole(path) as partial, _tensorflow_silent():
         tf.saved_model.save(module, str(partial), traced)
         inputs = {name: x for name, (_, x) in signatures.items()}

@@ -18,7 +18,7 @@ from keras_transformer.config import (
     UserError,
 )
 from keras_transformer.machine import extras
-from keras_transformer.settings import check_settings, setting
+from keras_transformer.settings import Checked, setting
 
 BATCHING_FILE = "batching_parameters.txt"
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
@@ -49,7 +49,7 @@ logger = logging.getLogger("keras_transformer")
 
 
 @dataclasses.dataclass(frozen=True)
-class Export:
+class Export(Checked):
     """How a model is exported, from the flags to the files."""
 
     version: int = setting(1, "number of this export")
@@ -67,9 +67,6 @@ class Export:
         "use only operators that every TensorFlow has, for GPUs and processors "
         "other than x86-64; slower, and not with int8",
     )
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     def path(self, output: str | os.PathLike) -> pathlib.Path:
         """Return `output/version`, which is free, before any work."""

@@ -55,8 +55,13 @@ def import_run(
     Returns:
         The path of the run directory.
     """
-    path = layout.check_empty(run_dir)
-    directory = pathlib.Path(directory)
+    path, directory = pathlib.Path(run_dir), pathlib.Path(directory)
+    is_empty = path.is_dir() and not any(path.iterdir())
+    if os.path.lexists(path) and not is_empty:
+        raise UserError(
+            f"{path} exists already and is left as it is; choose another "
+            "`run_dir` or remove it."
+        )
     with refusing(directory, "a whole model", tf.errors.OpError):
         imported = read(directory)
         if not (source_lang and target_lang):

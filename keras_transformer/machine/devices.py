@@ -1,4 +1,4 @@
-"""The devices that TensorFlow computes on."""
+"""The devices that TensorFlow computes on, and the end of memory or disk."""
 
 import contextlib
 import logging
@@ -6,6 +6,11 @@ import math
 import os
 import pathlib
 import re
+import resource
+from collections.abc import Iterator
+
+from keras_transformer.config import JobError
+from keras_transformer.machine import extras, files
 
 logger = logging.getLogger("keras_transformer")
 
@@ -30,6 +35,8 @@ INSTRUCTIONS = {
 QUOTA = pathlib.Path("/sys/fs/cgroup/cpu.max")
 # The variable that tells TensorFlow how many threads an operator may have.
 THREADS = "TF_NUM_INTRAOP_THREADS"
+_EXHAUSTED = 8  # TensorFlow's code of full memory.
+_NO_MEMORY = ("out of memory", "out_of_memory", "alloc_failed")  # CUDA's words.
 
 
 def let_memory_grow() -> None:
@@ -91,6 +98,15 @@ def log_devices() -> None:
         logger.info("No GPU: computing on %d CPU cores.", cores())
 
 
+def peak_memory() -> float:
+    """Return the most bytes that a GPU, or else this process, had in use."""
+    import tensorflow as tf
+
+    if tf.config.list_logical_devices("GPU"):
+        return tf.config.experimental.get_memory_info("GPU:0")["peak"]
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def has(instructions: str) -> bool:
     """Return whether the processor is known to have such `INSTRUCTIONS`."""
     # Except on Linux nothing is known.
@@ -113,3 +129,42 @@ def searches(
     if threads > 1 and texts is not None:
         most = min(most, texts // FEWEST)
     return max(1, min(most, TOTAL_WIDTH // d_model))
+
+
+@contextlib.contextmanager
+def explained(
+    less: str, place: str | os.PathLike | None = None
+) -> Iterator[None]:
+    """Turn an error of full memory or a full disk into one sentence.
+
+    `less` is advice on using less memory, the end of a sentence; `place` is
+    named if an error of a full disk names no file.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise extras.missing_keras(error) or error from None
+    except Exception as error:
+        code = getattr(error, "error_code", None)  # TensorFlow's.
+        said = f"{getattr(error, 'strerror', None) or ''} {error}"
+        # Libraries pass the system's words on; h5py's may be a RuntimeError.
+        is_known = code is not None or isinstance(error, OSError | RuntimeError)
+        reasons = [x for x in map(os.strerror, files.FULL) if x in said]
+        if is_known and reasons:
+            name = getattr(error, "filename", None) or place
+            raise JobError(
+                f"{f'{name}: ' if name else ''}{reasons[0]}; free space or "
+                "choose a place that can be written, then run the same command "
+                "again."
+            ) from error
+        # If a driver finds no memory, TensorFlow calls it an internal error.
+        is_full = code is not None and any(
+            x in said.lower() for x in _NO_MEMORY
+        )
+        if is_full or code == _EXHAUSTED or isinstance(error, MemoryError):
+            # The error's first line has the device.
+            text = str(getattr(error, "message", error)).strip()
+            text = text[max(text.find("OOM when"), 0) :].partition("\n")[0]
+            where = f" ({text.partition(' [Op:')[0]})" if text else ""
+            raise JobError(f"Out of memory{where}; {less}.") from error
+        raise

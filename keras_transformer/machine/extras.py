@@ -4,6 +4,7 @@ Training, translating, evaluating and exporting need no extra.
 """
 
 import importlib
+import io
 from importlib import metadata
 from typing import Any
 
@@ -21,6 +22,23 @@ def needs(module: str, extra: str) -> Any:
             f"Expected the package {module.partition('.')[0]}, cannot import "
             f"it ({error}); install it with {install_command(extra)}."
         ) from None
+
+
+def figure(width: float, height: float) -> Any:
+    """Make a figure of Matplotlib that a notebook shows, whatever its backend.
+
+    It avoids pyplot, which would change a notebook's settings.
+    """
+    figures = needs("matplotlib.figure", "plot")
+    made = figures.Figure(figsize=(width, height), layout="constrained")
+
+    def as_png() -> bytes:
+        picture = io.BytesIO()
+        made.savefig(picture, format="png")
+        return picture.getvalue()
+
+    made._repr_png_ = as_png
+    return made
 
 
 def check_keras() -> None:

@@ -155,23 +155,19 @@ def choose(
     """
     if average is None and (result := final_result(run_dir)):
         return result
-    if not is_slim(run_dir):
-        return _newest(run_dir, average or run.training.average)
-    if average is None:
-        checksum = files.checksum(run_dir / FINAL_FILE)
-        return Chosen((), checksum, run_dir=run_dir)
-    raise UserError(
-        f"{run_dir} has no checkpoints any more, only the weights its training "
-        "ended with; leave out `average` to take them."
-    )
-
-
-def _newest(run_dir: pathlib.Path, wanted: int) -> Chosen:
-    """Choose the average of so many checkpoints, of all if there are fewer."""
+    if is_slim(run_dir):
+        if average is None:
+            checksum = files.checksum(run_dir / FINAL_FILE)
+            return Chosen((), checksum, run_dir=run_dir)
+        raise UserError(
+            f"{run_dir} has no checkpoints any more, only the weights its "
+            "training ended with; leave out `average` to take them."
+        )
     if not layout.list_checkpoints(run_dir):
         raise UserError(
             f"{run_dir} has no checkpoint yet; train until it has written one."
         )
+    wanted = average or run.training.average
     newest = newest_undamaged(run_dir, wanted)
     if len(newest) < wanted:
         said = "Averaging %d of the last %d checkpoints: %s has no more."

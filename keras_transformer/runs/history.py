@@ -1,7 +1,6 @@
 """The learning curve: `logs/history.csv`, TensorBoard's logs, pictures."""
 
 import csv
-import functools
 import io
 import logging
 import os
@@ -96,15 +95,8 @@ def read_history(run_dir: str | os.PathLike) -> list[dict[str, float]]:
 
 
 def plot(run_dir: str | os.PathLike) -> "Figure":
-    """Draw loss and validation BLEU over the minutes of training.
-
-    It avoids pyplot, which would change a notebook's settings.
-    """
-    figures = extras.needs("matplotlib.figure", "plot")
-    rows = read_history(run_dir)
-    figure = figures.Figure(figsize=(7, 6), layout="constrained")
-    # A notebook asks for this, whatever backend it draws with.
-    figure._repr_png_ = functools.partial(_as_png, figure)
+    """Draw loss and validation BLEU over the minutes of training."""
+    figure, rows = extras.figure(7, 6), read_history(run_dir)
     losses, bleu = figure.subplots(2, 1, sharex=True)
     for axes, field, label in (
         (losses, "loss", "training (dropout on)"),
@@ -135,9 +127,3 @@ def draw(run_dir: str | os.PathLike) -> None:
     with files.whole(path) as partial:
         figure.savefig(partial, dpi=120, format="png")
     logger.info("Wrote %s.", path)
-
-
-def _as_png(figure: "Figure") -> bytes:
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png")
-    return picture.getvalue()

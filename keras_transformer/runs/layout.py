@@ -55,18 +55,6 @@ def step_of(path: pathlib.Path) -> int:
     return int(path.name.rpartition("-")[2])
 
 
-def check_empty(run_dir: str | os.PathLike) -> pathlib.Path:
-    """Refuse a place that is not empty, before anything is read."""
-    path = pathlib.Path(run_dir)
-    is_empty = path.is_dir() and not any(path.iterdir())
-    if os.path.lexists(path) and not is_empty:
-        raise UserError(
-            f"{path} exists already and is left as it is; choose another "
-            "`run_dir` or remove it."
-        )
-    return path
-
-
 # The locked files of this process, by their paths.
 _held: dict[pathlib.Path, int] = {}
 

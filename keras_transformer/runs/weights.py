@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from keras_transformer.config import SEARCH_PRECISIONS, Search
 from keras_transformer.machine import files
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.settings import check_settings, setting, settings_of
+from keras_transformer.settings import Checked, setting, settings_of
 
 if TYPE_CHECKING:  # Of Keras.
     from keras_transformer.runs.averaging import Chosen
@@ -22,7 +22,7 @@ Runs = Sequence[tuple[pathlib.Path, RunConfig]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Weights:
+class Weights(Checked):
     """The weights that are used, from the flags to the reports."""
 
     average: int | None = setting(
@@ -51,14 +51,6 @@ class Weights:
         metavar="FILE",
     )
     chosen: tuple["Chosen", ...] = ()  # What was taken of each run, if known.
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-
-    def runs(self, run_dir: str | os.PathLike) -> Runs:
-        """Read the configurations of a run and of those beside it."""
-        paths = (pathlib.Path(run_dir), *self.ensemble)
-        return [(path, RunConfig.load(path)) for path in paths]
 
     @property
     def identity(self) -> str:

@@ -3,11 +3,11 @@
 import dataclasses
 from typing import Any
 
-from keras_transformer.settings import check_settings, setting, settings_of
+from keras_transformer.settings import Checked, setting, settings_of
 
 
 @dataclasses.dataclass(frozen=True)
-class Limits:
+class Limits(Checked):
     """Bounds; a server refuses what is beyond."""
 
     max_texts: int = setting(2_048, "most texts or sentences in a request")
@@ -24,9 +24,6 @@ class Limits:
     body_seconds: float = 30.0
     max_bytes_held: int = 32 << 20
     max_connections: int = 1_000
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
 
 LIMITS = list(settings_of(Limits).values())

@@ -25,22 +25,35 @@ LOOK_EVERY = 10  # Updates between two looks at their figures.
 FIGURES = ("tokens", "batch_loss", "batch_perplexity", "gradient_norm")
 
 
-class TrainingDisplay:
-    """Logs a line a minute, at first more, and adds it to the history."""
+class Watch:
+    """Shows the updates of a training, and ends it at a bad figure.
 
-    def __init__(
-        self, training: Training, guard: "Guard", history: History
-    ) -> None:
-        self.training, self.guard, self.history = training, guard, history
-        self.steps = training.run.training.steps
-        self.minutes = training.session.minutes
+    It logs a line a minute, at first more, and adds it to the history. The
+    first loss, gradient or weight that is not finite ends the run. It looks for
+    one at intervals, so that a GPU need not wait for the figures of every
+    update, and before a checkpoint. In a cluster only the first worker looks;
+    the others end when it has gone.
+
+    Under float16 a gradient that overflows is normal: Keras's
+    `LossScaleOptimizer` skips the update and halves its scale. A loss that is
+    not finite is never normal.
+    """
+
+    def __init__(self, training: Training, history: History) -> None:
+        self.training, self.history = training, history
         self.seconds = 5.0  # Until the next line.
         self.first: Progress | None = None
         self.last = training.start  # When the last line was written.
         self.has_warned = False
+        # Tensors, so that appending them does not wait for the step.
+        self.new: list[Any] = []
+        self.seen = [np.zeros((0, len(FIGURES)))]
 
-    def after_step(self, now: Progress) -> None:
-        """Now and then show the figures."""
+    def after_step(self, now: Progress, logs: Mapping[str, Any]) -> None:
+        """Take the figures of an update; now and then look, and show them."""
+        self.new += [logs[name] for name in FIGURES]
+        if now.step % LOOK_EVERY == 0:
+            self.look(now.step)
         seconds = now.seconds - self.last.seconds
         if self.first is None:
             self.first = now
@@ -56,14 +69,16 @@ class TrainingDisplay:
         start = self.training.start
         seconds = now.seconds - start.seconds
         steps = max(now.step - start.step, 1)
-        left = (self.steps - now.step) * seconds / steps
-        if self.minutes:
-            left = min(left, max(60 * self.minutes - now.seconds, 0.0))
+        left = (self.training.run.training.steps - now.step) * seconds / steps
+        if minutes := self.training.session.minutes:
+            left = min(left, max(60 * minutes - now.seconds, 0.0))
         return left
 
     def report(self, now: Progress) -> None:
         """Log means over the target tokens since the last line, and a rate."""
-        tokens, losses, perplexities, norms = self.guard.take(now.step).T
+        self.look(now.step)
+        tokens, losses, perplexities, norms = np.concatenate(self.seen).T
+        self.seen.clear()
         norms = norms[np.isfinite(norms)]  # Of updates that were not skipped.
         total = float(tokens.sum()) or 1.0
         loss = (losses * tokens).sum() / total
@@ -77,7 +92,7 @@ class TrainingDisplay:
             "step %d/%d  loss %.3f  perplexity %.2f  gradient %.2f  %s target "
             "tokens/s%s",
             now.step,
-            self.steps,
+            self.training.run.training.steps,
             loss,
             perplexity,
             norm,
@@ -100,56 +115,17 @@ class TrainingDisplay:
 
     def warn_of_minutes(self, now: Progress, first: Progress) -> None:
         """Warn once if the minutes end inside the warm-up (5.3)."""
+        recipe = self.training.run.training
+        minutes = self.training.session.minutes
         seconds = now.seconds - first.seconds
         # At first it is too early to tell.
-        if self.minutes and seconds >= min(60.0, 15 * self.minutes):
-            left = 60 * self.minutes - now.seconds
+        if minutes and seconds >= min(60.0, 15 * minutes):
+            left = 60 * minutes - now.seconds
             steps = now.step + round(left * (now.step - first.step) / seconds)
             # Of too few `steps` it has been told.
-            if steps < self.steps and not self.has_warned:
+            if steps < recipe.steps and not self.has_warned:
                 self.has_warned = True
-                warn_of_warm_up(self.training.run.training, steps)
-
-
-def warn_of_warm_up(recipe: TrainingConfig, steps: int) -> None:
-    """Warn if a training of so many updates ends in its warm-up (5.3)."""
-    warmup, shorter = recipe.warmup_steps, max(steps // 4, 1)
-    if steps < warmup:
-        logger.warning(
-            "The training ends after about %d updates, inside the warm-up of "
-            "%d, where the learning rate still rises: train for longer or, in "
-            "another `run_dir`, with `warmup_steps` %d and "
-            "`learning_rate_scale` %.3g, which keeps the highest rate.",
-            steps,
-            warmup,
-            shorter,
-            recipe.learning_rate_scale * (shorter / warmup) ** 0.5,
-        )
-
-
-class Guard:
-    """Ends a run at the first loss, gradient or weight that is not finite.
-
-    It looks at intervals, so that a GPU need not wait for the figures of every
-    update, and whenever `check` is called: before a checkpoint. In a cluster
-    only the first worker looks; the others end when it has gone.
-
-    Under float16 a gradient that overflows is normal: Keras's
-    `LossScaleOptimizer` skips the update and halves its scale. A loss that is
-    not finite is never normal.
-    """
-
-    def __init__(self, training: Training) -> None:
-        self.training = training
-        # Tensors, so that appending them does not wait for the step.
-        self.new: list[Any] = []
-        self.seen = [np.zeros((0, len(FIGURES)))]
-
-    def after_step(self, step: int, logs: Mapping[str, Any]) -> None:
-        """Take the figures of an update; now and then look at them."""
-        self.new += [logs[name] for name in FIGURES]
-        if step % LOOK_EVERY == 0:
-            self.look(step)
+                warn_of_warm_up(recipe, steps)
 
     def check(self, step: int) -> None:
         """Look at all figures since the last look, then at all weights."""
@@ -162,13 +138,6 @@ class Guard:
         for variable, is_finite in zip(variables, finite.numpy(), strict=True):
             if not is_finite:
                 self.fail(step, f"{variable.path} is not finite")
-
-    def take(self, last: int) -> np.ndarray:
-        """Return those since the last call, float64 `(steps, figures)`."""
-        self.look(last)
-        figures = np.concatenate(self.seen)
-        self.seen.clear()
-        return figures
 
     def look(self, last: int) -> None:
         """Wait for the figures since the last look, and check them."""
@@ -194,6 +163,22 @@ class Guard:
             f"At step {step} {reason}; the last good checkpoint {last}; the "
             "same command would fail here again, so lower "
             "`learning_rate_scale` in another `run_dir`."
+        )
+
+
+def warn_of_warm_up(recipe: TrainingConfig, steps: int) -> None:
+    """Warn if a training of so many updates ends in its warm-up (5.3)."""
+    warmup, shorter = recipe.warmup_steps, max(steps // 4, 1)
+    if steps < warmup:
+        logger.warning(
+            "The training ends after about %d updates, inside the warm-up of "
+            "%d, where the learning rate still rises: train for longer or, in "
+            "another `run_dir`, with `warmup_steps` %d and "
+            "`learning_rate_scale` %.3g, which keeps the highest rate.",
+            steps,
+            warmup,
+            shorter,
+            recipe.learning_rate_scale * (shorter / warmup) ** 0.5,
         )
 
 

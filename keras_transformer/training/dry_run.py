@@ -7,7 +7,6 @@ import dataclasses
 import logging
 import os
 import pathlib
-import resource
 import statistics
 import tempfile
 import time
@@ -23,7 +22,7 @@ from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.inspection import Inspection, Row
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.texts import Pair
-from keras_transformer.machine import devices, exhaustion
+from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
 from keras_transformer.training import building, preparation, request, workers
 from keras_transformer.training.display import heartbeat, warn_of_warm_up
@@ -69,7 +68,7 @@ def costs_of(session: Session) -> str:
             "Expected one machine for a dry run, received `strategy` "
             "multiworker or TF_CONFIG; leave them out."
         )
-    with exhaustion.explained(request.LESS_MEMORY):
+    with devices.explained(request.LESS_MEMORY):
         preparation.check_beginning(session)
         devices.let_memory_grow()
         devices.log_devices()
@@ -138,7 +137,7 @@ def measured(
         ("a usual batch", f"{seconds:.3g}", shape(*usual)),
         ("the longest one", f"{most:.3g}", shape(*longest)),
         ("target tokens/s", f"{target / seconds:,.0f}", ""),
-        ("peak memory", f"{peak_memory() / 1e9:.2f}", "GB"),
+        ("peak memory", f"{devices.peak_memory() / 1e9:.2f}", "GB"),
         f"The whole training, {steps:,} steps"
         + (f" in {session.minutes:g} minutes" if session.minutes else ""),
         ("hours", f"{seconds * steps / 3600:,.3g}", ""),
@@ -175,10 +174,3 @@ def time_of(model: Transformer, shape: Shape, replicas: int = 1) -> float:
     # The first step builds the graph. Of fewer rows this is an upper bound,
     # since Adam's cost does not depend on them.
     return statistics.median(np.diff(ends)) * shape[0] / rows
-
-
-def peak_memory() -> float:
-    """Return the most bytes that a GPU, or else this process, had in use."""
-    if tf.config.list_logical_devices("GPU"):
-        return tf.config.experimental.get_memory_info("GPU:0")["peak"]
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

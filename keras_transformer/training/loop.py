@@ -6,7 +6,6 @@ prepares the run directory, validates, and alone writes.
 
 import contextlib
 import logging
-import resource
 import signal
 import threading
 import time
@@ -20,7 +19,7 @@ import tensorflow as tf
 from keras_transformer import keras_internals
 from keras_transformer.config import UserError
 from keras_transformer.data import batching
-from keras_transformer.machine import devices, exhaustion
+from keras_transformer.machine import devices
 from keras_transformer.runs import averaging, checkpoints, history, layout
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
@@ -113,7 +112,7 @@ def train(session: Session) -> None:
     with contextlib.ExitStack() as stack:
         enter = stack.enter_context
         stack.callback(_training.release)
-        enter(exhaustion.explained(LESS_MEMORY, session.run_dir))
+        enter(devices.explained(LESS_MEMORY, session.run_dir))
         enter(stop.listening())
         strategy = workers.make_strategy(session.strategy)
         if workers.is_chief(strategy):
@@ -165,8 +164,7 @@ def _train(
         logger.info("Stopped; the same command goes on from here.")
     elif is_chief:
         validation.finish(now, model.get_weights())
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        logger.info("Peak memory: %.1f GB.", peak)
+        logger.info("Peak memory: %.1f GB.", devices.peak_memory() / 1e9)
 
 
 def limits(training: Training, now: Progress) -> list[str]:
@@ -272,16 +270,14 @@ class Writer:
         self.recipe, self.saved = training.run.training, training.start
         self.validation, self.stop = validation, stop
         self.history = history.History(self.run_dir, training.start.step)
-        self.guard = guard = display.Guard(training)
-        self.display = display.TrainingDisplay(training, guard, self.history)
+        self.watch = display.Watch(training, self.history)
 
     def after_step(self, now: Progress, logs: Mapping[str, Any]) -> Progress:
         """Save, show and validate where it is due."""
-        self.guard.after_step(now.step, logs)
+        self.watch.after_step(now, logs)
         seconds = now.seconds - self.saved.seconds
         if self.recipe.is_checkpoint_due(now.step, seconds):
             self.save(now)
-        self.display.after_step(now)
         is_due = now.step % self.recipe.validation_steps == 0
         return self.validate(now) if is_due else now
 
@@ -289,8 +285,8 @@ class Writer:
         """Save and validate the last step, unless that is done."""
         if now.step > self.saved.step:
             self.save(now, is_temporary=True)
-        if now.step > self.display.last.step:
-            self.display.report(now)
+        if now.step > self.watch.last.step:
+            self.watch.report(now)
         is_done = now.step % self.recipe.validation_steps == 0
         return now if is_done else self.validate(now)
 
@@ -300,7 +296,7 @@ class Writer:
         So the average at the end has the same checkpoints, whatever ended the
         sessions between them.
         """
-        self.guard.check(now.step)
+        self.watch.check(now.step)
         layout.check_lock(self.run_dir)
         keep = self.recipe.keep_checkpoints
         path = checkpoints.save_checkpoint(

@@ -172,7 +172,7 @@ def prepare_vocabulary(
     run = dataclasses.replace(run, text=corpus.state_of(*run.splits))
     if given:
         run = dataclasses.replace(run, requested_vocab_size=given.vocab_size)
-        request.check_symbols(run.corpus, run.training.term_share > 0, given)
+        request.check_symbols(request.own_symbols(run), given)
     run_dir.mkdir(parents=True, exist_ok=True)
     for header in (run_dir / layout.RECORDS).glob(f"*/{RECORDS_FILE}"):
         files.remove(header.parent)  # Made with another vocabulary.
@@ -206,9 +206,8 @@ def _vocabulary_of_initial(
     if given:
         return given
     vocabulary = load_vocabulary(source, begun).with_symbols(run.symbols or ())
-    has_terms = run.training.term_share > 0
-    lacking = request.lacking_symbols(run.corpus, has_terms, vocabulary)
-    return vocabulary.with_symbols(lacking)
+    own = request.own_symbols(run)
+    return vocabulary.with_symbols(request.lacking_symbols(own, vocabulary))
 
 
 def records_of(

@@ -22,7 +22,7 @@ from keras_transformer.machine import files
 from keras_transformer.presets import PRESETS
 from keras_transformer.runs.run_config import ASKED, RunConfig, begun_config
 from keras_transformer.settings import (
-    check_settings,
+    Checked,
     kind_of,
     nearest,
     setting,
@@ -43,7 +43,7 @@ LESS_MEMORY = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Session:
+class Session(Checked):
     """A training as it was asked for, and what that makes of it.
 
     A later session may choose `minutes`, `strategy`, `callbacks` and the
@@ -134,9 +134,6 @@ class Session:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     run: RunConfig = None  # type: ignore
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
     def given(self) -> dict[str, Any]:
         """Collect what was given of what binds the run."""
         given = {name: getattr(self, name) for name in _OF_RUN}
@@ -199,13 +196,12 @@ def understand(**arguments: Any) -> Session:
             "demo, a folder, tfds:NAME or pairs of texts."
         )
     settings = session.given()
-    has_terms = bool(settings.get("term_share"))
-    settings["symbols"] = _symbols_of(session, corpus.name, has_terms)
     preset = settings.pop("preset", None)
     if not (preset or session.init_from):
         preset = _fitting(corpus, session.train_split or "train")
     name = corpora.absolute_name(corpus.name)
     run = RunConfig.from_preset(preset, corpus=name, **settings)
+    run = dataclasses.replace(run, symbols=_symbols_of(session, run))
     return dataclasses.replace(session, run=run)
 
 
@@ -242,8 +238,7 @@ def session_of_begun(begun: RunConfig, session: Session) -> Session:
         name = corpora.absolute_name(corpus.name)
         text = text and open_text(begun, corpus).state_of(*begun.splits)
     if session.symbols is not None:
-        has_terms = {*TERM_SYMBOLS} <= {*(begun.symbols or ())}
-        named["symbols"] = _symbols_of(session, name, has_terms)
+        named["symbols"] = _symbols_of(session, begun)
     if session.init_from is not None:
         named["init_from"] = str(session.init_from.resolve())
     run = begun.with_changes(named, run_dir)
@@ -275,25 +270,26 @@ def _is_other_text(begun: RunConfig, corpus: Corpus | None) -> bool:
     )
 
 
-def _symbols_of(session: Session, corpus: str, has_terms: bool) -> tuple | None:
+def _symbols_of(session: Session, run: RunConfig) -> tuple | None:
     """Read the symbols asked for, with those that the training needs."""
     asked = session.symbols
     if asked is None and (session.tokenizer or session.init_from):
         return None
     pieces = read_symbols(asked) if asked is not None else ()
-    if more := set(_own_symbols(corpus, has_terms)) - set(pieces):
+    if more := {*own_symbols(run)} - {*pieces}:
         pieces = read_symbols([*pieces, *sorted(more)])
     return pieces or None
 
 
-def _own_symbols(corpus: str, has_terms: bool) -> tuple[str, ...]:
-    """Return the tags of a mixture, and the marks of terms."""
-    return (*corpora.tags_of(corpus), *(TERM_SYMBOLS if has_terms else ()))
+def own_symbols(run: RunConfig) -> tuple[str, ...]:
+    """Return the tags of a run's mixture, and the marks of terms."""
+    marks = TERM_SYMBOLS if run.training.term_share else ()
+    return (*corpora.tags_of(run.corpus), *marks)
 
 
-def check_symbols(corpus: str, has_terms: bool, tokenizer: "Tokenizer") -> None:
+def check_symbols(symbols: Sequence[str], tokenizer: "Tokenizer") -> None:
     """Refuse a vocabulary that would spell tags of a mixture or marks."""
-    for symbol in lacking_symbols(corpus, has_terms, tokenizer):
+    for symbol in lacking_symbols(symbols, tokenizer):
         raise UserError(
             f"The vocabulary lacks the piece {symbol}, which `corpus` or "
             "`term_share` needs; leave that out, or learn a new vocabulary."
@@ -301,10 +297,9 @@ def check_symbols(corpus: str, has_terms: bool, tokenizer: "Tokenizer") -> None:
 
 
 def lacking_symbols(
-    corpus: str, has_terms: bool, tokenizer: "Tokenizer"
+    symbols: Sequence[str], tokenizer: "Tokenizer"
 ) -> list[str]:
-    """Return the tags of a mixture and the marks that are no pieces."""
-    symbols = _own_symbols(corpus, has_terms)
+    """Return those that are no pieces."""
     pieces = symbols and tokenizer.pieces(range(tokenizer.vocab_size))
     return [symbol for symbol in symbols if symbol not in pieces]
 

@@ -12,6 +12,7 @@ Axes: B rows of a batch, S source length, T target length.
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -258,14 +259,12 @@ def validation_batches(
     S is at most `longest_source`, the end token included, and T at most
     `max_extra_length` more, where a translation of the longest source ends.
     """
-    longest_source = run.longest_source
-    longest_target = longest_source + run.search.max_extra_length
+    longest = run.longest_source
+    limits = longest, longest + run.search.max_extra_length
     batch_tokens = min(run.training.batch_tokens, VALIDATION_TOKENS)
     plan = BatchPlan(corpus, batch_tokens, shuffle=False)
-    batches = batching.stream(plan, last=len(plan))
-    is_long = (np.asarray(corpus.source.lengths) > longest_source) | (
-        np.asarray(corpus.target.lengths) > longest_target
-    )
+    lengths = np.stack([corpus.source.lengths, corpus.target.lengths], axis=1)
+    is_long = (lengths > limits).any(axis=1)
     if is_long.any():
         logger.warning(
             "%s: %d of %d pairs are cut in every validation, after %d tokens "
@@ -273,22 +272,18 @@ def validation_batches(
             run.validation_split,
             is_long.sum(),
             len(is_long),
-            longest_source,
-            longest_target,
+            *limits,
             numbered(is_long),
         )
 
-    def shortened(inputs: tuple, target: tf.Tensor) -> tuple:
-        source = cut_rows(inputs[0], longest_source)
-        target_in = inputs[1][:, :longest_target]
-        return (source, target_in), cut_rows(target, longest_target)
+    def shortened(number: int, *sides: np.ndarray) -> Any:
+        return tuple(map(cut_rows, sides, limits))
 
-    return batches.map(shortened)
+    return batching.stream(plan, last=len(plan), change=shortened)
 
 
-def cut_rows(ids: tf.Tensor, longest: int) -> tf.Tensor:
+def cut_rows(ids: np.ndarray, longest: int) -> np.ndarray:
     """Shorten the longer rows of `(B, L)` to `longest` ids, EOS still last."""
-    is_long = tf.reduce_any(ids[:, longest:] != PAD_ID, axis=1)  # (B,)
-    kept = ids[:, :longest]
-    last = tf.where(is_long, EOS_ID, kept[:, -1])
-    return tf.concat([kept[:, :-1], last[:, None]], axis=1)
+    kept, cut = ids[:, :longest], ids[:, longest:]
+    kept[(cut != PAD_ID).any(axis=1), -1] = EOS_ID
+    return kept

@@ -10,7 +10,7 @@ import platform
 import re
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ import sacremoses
 from keras_transformer.config import Search, SettingError, UserError
 from keras_transformer.data.languages import language_of
 from keras_transformer.data.lines import on_one_line
-from keras_transformer.data.texts import Corpus
+from keras_transformer.data.texts import Corpus, Pair
 from keras_transformer.machine import extras, files
 from keras_transformer.runs.layout import SCORES_FILE
 
@@ -95,61 +95,45 @@ class Evaluation:
         }
 
 
-@dataclasses.dataclass(frozen=True)
-class TestSet:
-    """A split, to translate and to compare with."""
-
-    __test__ = False  # For pytest, which looks for classes of this name.
-
-    about: dict[str, Any]  # Corpus, split, languages and so on, for reports.
-    sources: Sequence[str]
-    references: Sequence[str]
-
-    @classmethod
-    def read(cls, corpus: Corpus, split: str, **about: Any) -> "TestSet":
-        """Read a split; `UserError` if there is none."""
-        pairs = [*corpus.pairs(split, "split")]
-        about = {
-            "corpus": corpus.name,
-            "split": split,
-            "source_lang": corpus.source_lang,
-            "target_lang": corpus.target_lang,
-            **about,
-        }
-        sources, references = [x for x, _ in pairs], [y for _, y in pairs]
-        return cls(about, sources, references)
-
-
 def evaluate(
     translator: "Translator",
-    test_set: TestSet,
+    pairs: Sequence[Pair],
+    about: Mapping[str, Any],
     search: Search,
     folder: pathlib.Path,
     batching: "Batching",
     lowercase: bool,
     tokenize: str,
 ) -> Evaluation:
-    """Translate a test set, score it, and write all to a folder, if it can."""
+    """Translate a test set, score it, and write all to a folder, if it can.
+
+    The report begins with what is said `about` the pairs.
+    """
     # Before the work, so that a read-only place shows at once.
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
     is_open = folder.is_dir() and os.access(folder, os.W_OK)
     if not is_open:
         logger.warning("Cannot write to %s: the scores are only shown.", folder)
-    translations, speed = translate(
-        translator, test_set.sources, search, batching
-    )
+    sources, references = [x for x, _ in pairs], [y for _, y in pairs]
+    translations, speed = translate(translator, sources, search, batching)
     if is_open:
-        _write_texts(folder, test_set, translations)
-    how = test_set.about["target_lang"], lowercase, tokenize
+        # These may be figures of other translations.
+        (folder / SCORES_FILE).unlink(missing_ok=True)
+        texts = sources, references, translations
+        names = "source", "reference", "translation"
+        for name, lines in zip(names, map(composed, texts), strict=True):
+            rows = (f"{on_one_line(text)}\n" for text in lines)
+            files.write_text(folder / f"{name}.txt", "".join(rows))
+    how = about["target_lang"], lowercase, tokenize
     result = dataclasses.replace(
-        score(translations, [test_set.references], *how),
+        score(translations, [references], *how),
         **speed,
         folder=folder if is_open else None,
     )
     if is_open:
         report = {
-            **test_set.about,
+            **about,
             "search": dataclasses.asdict(search),
             **translator.weights.report(),
             **result.report(),
@@ -157,25 +141,9 @@ def evaluate(
         text = f"{json.dumps(report, indent=2)}\n"
         files.write_text(folder / SCORES_FILE, text)
         logger.info("Wrote texts and scores to %s.", folder)
-    if said := caution(result.bleu.value, test_set.references, tokenize):
+    if said := caution(result.bleu.value, references, tokenize):
         logger.warning(said)
     return result
-
-
-def _write_texts(
-    folder: pathlib.Path, test_set: TestSet, translations: Sequence[str]
-) -> None:
-    """Write all texts as we score them."""
-    texts = {
-        "source": test_set.sources,
-        "reference": test_set.references,
-        "translation": translations,
-    }
-    # These may be figures of other translations.
-    (folder / SCORES_FILE).unlink(missing_ok=True)
-    for name, lines in texts.items():
-        rows = (f"{on_one_line(text)}\n" for text in composed(lines))
-        files.write_text(folder / f"{name}.txt", "".join(rows))
 
 
 def warn_of_shared(corpus: Corpus, split: str, train_split: str) -> None:

@@ -27,7 +27,7 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
-from keras_transformer.settings import check_settings, setting
+from keras_transformer.settings import Checked, setting
 
 logger = logging.getLogger("keras_transformer")
 
@@ -55,15 +55,12 @@ class Hypothesis(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Batching:
+class Batching(Checked):
     """How any number of texts are batched, as `Translator.translate` says."""
 
     batch_tokens: int = setting(8_192, "budget of a batch")
     parallel: int | None = setting(None, "batches searched at the same time")
     progress: Callable[[int, int], None] | None = None
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     def searches(self, models: Iterable[Any], texts: int) -> int:
         """Choose how many batches are searched at the same time."""

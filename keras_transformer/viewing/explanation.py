@@ -10,7 +10,6 @@ M nodes, R rows (nodes that were followed, the start first), K alternatives.
 
 import dataclasses
 import enum
-import io
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -169,7 +168,6 @@ class Explanation:
             A figure: a row for each piece that attends, a column for each that
             it attends to.
         """
-        figures = extras.needs("matplotlib.figure", "plot")
         found = self.attention(hypothesis)
         source, target = found.source_pieces, found.target_pieces
         sides = {
@@ -187,17 +185,12 @@ class Explanation:
             else:
                 place = checked_number(name, number, weights.shape[axis])
                 weights = weights.take([place], axis=axis)
-        size = 2 + len(keys) / 4, 1 + len(queries) / 4
-        figure = figures.Figure(figsize=size, layout="constrained")
+        figure = extras.figure(2 + len(keys) / 4, 1 + len(queries) / 4)
         axes = figure.subplots()
         cells = axes.imshow(weights[0, 0], cmap="Blues", vmin=0, aspect="auto")
         axes.set_xticks(range(len(keys)), keys, rotation=90)
         axes.set_yticks(range(len(queries)), queries)
         figure.colorbar(cells, label="weight")
-        # A notebook asks for this, whatever backend it draws with.
-        picture = io.BytesIO()
-        figure.savefig(picture, format="png")
-        figure._repr_png_ = picture.getvalue
         return figure
 
     def to_html(self) -> str:

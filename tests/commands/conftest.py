@@ -8,6 +8,7 @@ from verb_calls import ENGLISH, GERMAN, SOURCES, draw_weights, write_lines
 from keras_transformer import config
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.model import Transformer
+from keras_transformer.run import Run
 from keras_transformer.runs import checkpoints
 from keras_transformer.runs.weights import Weights
 from keras_transformer.translation import translator as loading
@@ -55,8 +56,7 @@ def few_loads(monkeypatch):
 
 @pytest.fixture(scope="package")
 def translator(run_dir):
-    weights = Weights()
-    return load_once(weights.runs(run_dir), weights)
+    return load_once(Run(run_dir).runs, Weights())
 
 
 @pytest.fixture

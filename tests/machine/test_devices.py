@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.commands import command_line
-from keras_transformer.machine import devices, exhaustion
+from keras_transformer.machine import devices
 
 GPUS = ["GPU:0", "GPU:1"]
 
@@ -107,6 +107,6 @@ def test_a_place_that_cannot_be_written_is_a_wrong_argument(capsys):
 def test_other_errors_are_left_as_they_are():
     error = internal("no kernel")
     with pytest.raises(type(error)) as caught:
-        with exhaustion.explained("rest"):
+        with devices.explained("rest"):
             raise error
     assert caught.value is error

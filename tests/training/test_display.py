@@ -16,12 +16,7 @@ from keras_transformer.config import TrainingConfig
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History, read_history
 from keras_transformer.training.building import Training
-from keras_transformer.training.display import (
-    FIGURES,
-    Guard,
-    TrainingDisplay,
-    warn_of_warm_up,
-)
+from keras_transformer.training.display import FIGURES, Watch, warn_of_warm_up
 from keras_transformer.training.loop import Stop
 from keras_transformer.training.request import Session
 
@@ -36,13 +31,11 @@ def make_display(run_dir, begin, steps, minutes, updates=1, warmup=8):
     run = make_run(dataclasses.replace(TINY, d_model=16), recipe)
     session = Session(run_dir=run_dir, run=run, minutes=minutes)
     training = Training(session, None, None, model=model, start=begin)
-    log = History(run_dir, begin.step)
-    return TrainingDisplay(training, Guard(training), log)
+    return Watch(training, History(run_dir, begin.step))
 
 
 def show(display, now, figures):
-    display.guard.after_step(now.step, dict(zip(FIGURES, figures, strict=True)))
-    display.after_step(now)
+    display.after_step(now, dict(zip(FIGURES, figures, strict=True)))
 
 
 def test_a_line_weighs_every_step_by_its_tokens(tmp_path):

@@ -12,9 +12,10 @@ from keras_transformer.__main__ import main
 from keras_transformer.commands import command_line
 from keras_transformer.config import JobError
 from keras_transformer.runs import checkpoints
+from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
 from keras_transformer.training.building import Training
-from keras_transformer.training.display import FIGURES, Guard
+from keras_transformer.training.display import FIGURES, Watch
 from keras_transformer.training.request import Session
 
 NAN, INF = float("nan"), float("inf")
@@ -24,7 +25,9 @@ def make_guard(run_dir, optimizer=None, weights=()):
     optimizer = optimizer or keras.optimizers.SGD()
     model = types.SimpleNamespace(optimizer=optimizer, weights=weights)
     session = Session(run_dir=run_dir)
-    return Guard(Training(session, None, None, model=model))
+    guard = Watch(Training(session, None, None, model=model), None)
+    guard.first, guard.seconds = Progress(1), INF  # It shows nothing.
+    return guard
 
 
 def feed(guard, figures):
@@ -33,7 +36,8 @@ def feed(guard, figures):
         guard.step = step
         logs = dict.fromkeys(FIGURES, np.float32(1.0))
         logs |= {"batch_loss": np.float32(loss)}
-        guard.after_step(step, logs | {"gradient_norm": np.float32(norm)})
+        logs |= {"gradient_norm": np.float32(norm)}
+        guard.after_step(Progress(step), logs)
 
 
 GOOD = (2.5, 0.5)

@@ -9,7 +9,7 @@ from sample_runs import TINY, make_run
 
 import keras_transformer
 from keras_transformer.__main__ import parse_args
-from keras_transformer.commands.train import given_arguments
+from keras_transformer.commands import flags, train
 from keras_transformer.config import UserError
 from keras_transformer.data.texts import Corpus
 from keras_transformer.presets import PRESETS
@@ -39,7 +39,7 @@ def table():
 
 def run_of(recipe, *more):
     args = parse_args(["train", f"@{recipe}", *more])
-    session = understand(**given_arguments(args))
+    session = understand(**flags.given(args, train.FIELDS))
     return session.run, session
 
 
