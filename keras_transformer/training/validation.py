@@ -264,7 +264,7 @@ def validation_batches(
     batch_tokens = min(run.training.batch_tokens, VALIDATION_TOKENS)
     plan = BatchPlan(corpus, batch_tokens, shuffle=False)
     lengths = np.stack([corpus.source.lengths, corpus.target.lengths], axis=1)
-    is_long = (lengths > limits).any(axis=1)
+    is_long: np.ndarray = np.any(lengths > limits, axis=1)
     if is_long.any():
         logger.warning(
             "%s: %d of %d pairs are cut in every validation, after %d tokens "
