@@ -10,15 +10,15 @@ import pytest
 import tensorflow as tf
 from natural_corpus import same_ids, train_pieces
 
+import keras_transformer as kt
 from keras_transformer.data import (
-    demo,
     learning,
     paired_tokenizer,
     source_reading,
 )
 from keras_transformer.data.tokenizer import Tokenizer
 
-TEXT = [text for pair in demo.demo_pairs("train", "en") for text in pair]
+TEXT = [*kt.open_corpus("demo").sentences("train")]
 # As the strangers pasted it, and as it was meant.
 PASTED = [
     ("May\u00a016, 2024", "May 16, 2024"),

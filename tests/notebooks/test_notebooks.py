@@ -111,7 +111,7 @@ def test_the_first_cell_installs_this_release(source):
     assert f'RELEASE = "{RELEASE}"\n' in first
     assert f'REPOSITORY = "{REPOSITORY}"\n' in first
     extras = re.search(rf"{PROJECT['name']}\[(.*?)\] @ ", first)[1]
-    assert 'f"git+{REPOSITORY}@v{RELEASE}"' in first
+    assert ' @ git+{REPOSITORY}@v{RELEASE}"' in first
     assert set(extras.split(",")) < set(PROJECT["optional-dependencies"])
 
 
