@@ -26,6 +26,7 @@ from keras_transformer.decoding.candidates import (
     empty_history,
     lengthened,
     padded_prefix,
+    take_step,
 )
 
 Step = Callable[..., tuple]
@@ -171,6 +172,14 @@ def beam_search(
             expected += "for no state; see `shared` for others"
             raise SettingError("state", expected, shape and shape.as_list())
     state = tf.nest.map_structure(tf.convert_to_tensor, state)
+    if prefix is not None:
+        shape = tf.convert_to_tensor(prefix).shape
+        if not shape.is_compatible_with([limits[0], None]):
+            expected = f"ids ({sizes[0] or 'B'}, P)"
+            raise SettingError("prefix", expected, shape.as_list())
+    if pad_id == eos_id:
+        expected = "another id than `eos_id`, such as -1"
+        raise SettingError("pad_id", expected, pad_id)
     return search_by(rules, step, state, max_lengths, prefix, shared)[0]
 
 
@@ -244,8 +253,8 @@ def _run_in_blocks(
             )
         steps = tf.maximum(fewest, position // part)
         memory = shared.extend(memory, steps)
-        position, beams, state, memory = _run(
-            step, rules, sentences, (position, beams, state, memory), steps
+        position, beams, state, (memory,) = _run(
+            step, rules, sentences, (position, beams, state, (memory,)), steps
         )
         done = _record(rules, done, sentences, beams, position)
         return position, done, sentences, beams, state, memory
@@ -315,28 +324,14 @@ def _run(
 
     def advance(
         position: tf.Tensor, beams: Beams, state: Any, memory: Any
-    ) -> tuple[tf.Tensor, Beams, Any, Any]:
+    ) -> tuple[tf.Tensor, Beams, Any, tuple]:
         newest = tf.cast(beams.live_ids[:, :, -1], tf.int32)
-        if steps is None:
-            logits, state = step(newest, position, state)
-        else:
-            logits, state, memory = step(newest, position, state, memory)
-        logits = tf.convert_to_tensor(logits)  # NumPy's, too.
-        shape = [None, rules.search.beam_size, None]
-        if not logits.shape.is_compatible_with(shape):
-            expected = f"a function that returns logits (B, {shape[1]}, V)"
-            raise SettingError("step", expected, logits.shape.as_list())
-        size = logits.shape[2]
-        if size is not None and not 0 <= rules.eos_id < size:
-            expected = f"an id of the logits, from 0 to {size - 1}"
-            raise SettingError("eos_id", expected, rules.eos_id)
-        is_first = tf.executing_eagerly() and position == 0
-        if is_first and tf.reduce_any(logits != logits):
-            expected = "a function whose logits are numbers"
-            raise SettingError("step", expected, float("nan"))
+        logits, state, *memory = take_step(
+            step, rules, newest, position, state, *memory
+        )
         beams, parents = _branch(rules, sentences, position, beams, logits)
         state = tf.nest.map_structure(lambda t: _take(t, parents), state)
-        return position + 1, beams, state, memory
+        return position + 1, beams, state, tuple(memory)
 
     return tf.while_loop(
         goes_on, advance, start, shape_invariants=_shape_invariants(start)

@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer import config
+from keras_transformer.config import SettingError
 from keras_transformer.decoding.whole_characters import (
     any_broken,
     without_broken,
@@ -54,6 +55,45 @@ class Rules(NamedTuple):
         """
         beams = self.search.beam_size
         return 2 * beams if beams > 1 else 1
+
+
+def take_step(
+    step: Callable[..., Any],
+    rules: Rules,
+    ids: tf.Tensor,
+    position: tf.Tensor,
+    state: Any,
+    *memory: Any,
+) -> tuple[Any, ...]:
+    """Call `step`, and refuse what no search can use."""
+
+    def as_before(old: tf.Tensor, new: Any) -> tf.Tensor:
+        new = tf.convert_to_tensor(new, old.dtype)
+        new.shape.assert_has_rank(old.shape.rank)
+        old.shape[:2].assert_is_compatible_with(new.shape[:2])
+        return new
+
+    results = step(ids, position, state, *memory)
+    try:
+        logits, new, *rest = results
+        # A list may stand for a tuple, and NumPy's arrays for tensors.
+        state = tf.nest.map_structure(as_before, state, new, check_types=False)
+        logits = tf.convert_to_tensor(logits)
+        logits.shape.assert_is_compatible_with([*ids.shape, None])
+    except (TypeError, ValueError) as error:
+        expected = f"a function that returns logits (B, {ids.shape[1]}, V) and "
+        expected += "a state of the structure, dtypes and axes of `state`"
+        shown = tf.nest.map_structure(lambda t: getattr(t, "shape", t), results)
+        raise SettingError("step", expected, shown) from error
+    size = logits.shape[2]
+    if size is not None and not 0 <= rules.eos_id < size:
+        expected = f"an id of the logits, from 0 to {size - 1}"
+        raise SettingError("eos_id", expected, rules.eos_id)
+    is_first = tf.executing_eagerly() and position == 0
+    if is_first and tf.reduce_any(logits != logits):
+        expected = "a function whose logits are numbers"
+        raise SettingError("step", expected, float("nan"))
+    return logits, state, *rest
 
 
 def continuations(

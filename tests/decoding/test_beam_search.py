@@ -214,27 +214,53 @@ def test_nan_is_refused_at_once_and_finds_nothing_in_a_graph():
     assert scores.numpy() == -np.inf
 
 
+LOGITS = np.zeros([2, 4, 7], "float32")
+OLD = {"h": (np.zeros([2, 4, 5]), np.zeros([2, 4, 3]))}
+NEW = {"h": [np.zeros([2, 4, 5]), np.zeros([2, 4, 3])]}
+
+
 @pytest.mark.parametrize(
-    "limits, state, shape, called",
+    "given, results, called",
     [
-        (4, (), [2, 4, 9], "`max_lengths`"),
-        ([4, 4], (), [2, 9], "`step`"),
-        ([4, 4], (), [2, 4, 3], "`eos_id`.* from 0 to 2, received 3"),
+        ({"max_lengths": 4}, None, "`max_lengths`"),
+        ({"eos_id": 7}, (LOGITS, NEW), "`eos_id`.* from 0 to 6, received 7"),
+        ({"pad_id": 3}, None, "`pad_id`.* another id than `eos_id`"),
+        ({"prefix": [5, 6]}, None, r"`prefix`.* \(2, P\), received \[2\]"),
+        ({"prefix": [[5, 6]]}, None, r"`prefix`.* received \[1, 2\]"),
         # Memory (B, S, D): it would be taken for that of S beams.
-        ([4, 4], [np.zeros([2, 6, 5])], [2, 4, 9], "`state`"),
-        ([4, 4], np.zeros([8, 5]), [2, 4, 9], r"\(2, 4, ...\).*\[8, 5\]"),
-        ([4, 4], np.zeros([8, 4]), [2, 4, 9], r"\(2, 4, ...\).*\[8, 4\]"),
-        ([4, 4], [None], [2, 4, 9], r"\(\) for no state.* received None"),
+        ({"state": [np.zeros([2, 6, 5])]}, None, "`state`"),
+        ({"state": np.zeros([8, 5])}, None, r"\(2, 4, ...\).*\[8, 5\]"),
+        ({"state": np.zeros([8, 4])}, None, r"\(2, 4, ...\).*\[8, 4\]"),
+        ({"state": [None]}, None, r"\(\) for no state.* received None"),
+        ({}, None, "`step`.* received None"),
+        ({}, LOGITS, r"`step`.*, received TensorShape\(\[2, 4, 7\]"),
+        ({}, (LOGITS[0], NEW), "`step`.* logits"),
+        ({}, (LOGITS[:1], NEW), "`step`.* logits"),
+        ({}, (LOGITS, None), "`step`.* structure"),
+        ({}, (LOGITS, NEW["h"]), "`step`.* structure"),
+        ({}, (LOGITS, {"h": NEW["h"][:1]}), "`step`.* structure"),
+        ({}, (LOGITS, {"h": [np.zeros([2, 4])] * 2}), "`step`.* axes"),
+        ({}, (LOGITS, {"h": [tf.zeros([2, 4, 5])] * 2}), "`step`.* dtypes"),
     ],
 )
-def test_limits_state_and_logits_of_a_wrong_shape_are_refused(
-    limits, state, shape, called
+def test_what_a_search_cannot_use_is_refused_in_a_sentence(
+    given, results, called
 ):
     def step(ids, position, state):
-        return tf.zeros(shape), state
+        return tf.nest.map_structure(
+            lambda t: t if t is None else tf.convert_to_tensor(t), results
+        )
 
-    with pytest.raises(UserError, match=called):
-        beam_search(step, state, max_lengths=limits)
+    given = {"max_lengths": [5, 5], "state": OLD, **given}
+    for search in (beam_search, tf.function(beam_search, autograph=False)):
+        with pytest.raises(UserError, match=called):
+            search(step, **given)
+
+
+def test_a_step_may_return_a_list_where_the_state_has_a_tuple():
+    result = beam_search(lambda *_: (LOGITS, NEW), OLD, max_lengths=[2, 0])
+    # The end token at once, one of five: 2 of the 7 are never written.
+    assert result.ids.numpy().tolist() == [[[3, 0]], [[0, 0]]]
 
 
 def test_other_special_ids_are_honoured():
