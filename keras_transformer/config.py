@@ -19,6 +19,7 @@ from keras_transformer.settings import (
 )
 from keras_transformer.settings import JobError as JobError
 from keras_transformer.settings import UserError as UserError
+from keras_transformer.settings import logger as logger
 
 # Four ids, four roles.
 PAD_ID = 0

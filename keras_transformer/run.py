@@ -2,13 +2,17 @@
 
 import dataclasses
 import itertools
-import logging
 import os
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.config import SEARCH_PRECISIONS, Search, UserError
+from keras_transformer.config import (
+    SEARCH_PRECISIONS,
+    Search,
+    UserError,
+    logger,
+)
 from keras_transformer.data import corpora
 from keras_transformer.runs.layout import EVALUATION, RECORDS
 from keras_transformer.runs.run_config import RunConfig, load_vocabulary
@@ -22,8 +26,6 @@ if TYPE_CHECKING:  # Verbs open a run before they load TensorFlow.
     from keras_transformer.translation.evaluation import Evaluation
     from keras_transformer.translation.model_card import ModelCard
     from keras_transformer.translation.translator import Translator
-
-logger = logging.getLogger("keras_transformer")
 
 
 def train(

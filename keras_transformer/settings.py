@@ -8,6 +8,7 @@ the fields.
 import contextlib
 import dataclasses
 import difflib
+import logging
 import numbers
 import os
 import pathlib
@@ -15,6 +16,8 @@ import re
 import typing
 from collections.abc import Iterable
 from typing import Any
+
+logger = logging.getLogger("keras_transformer")  # Of the whole package.
 
 
 class UserError(Exception):

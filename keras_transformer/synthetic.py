@@ -8,13 +8,12 @@ becomes pairs with a machine's sentences as sources (Sennrich et al., 2016).
 import dataclasses
 import hashlib
 import json
-import logging
 import os
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from keras_transformer.config import Search, UserError
+from keras_transformer.config import Search, UserError, logger
 from keras_transformer.data import corpora, lines
 from keras_transformer.data.texts import Pair, checked_texts
 from keras_transformer.machine import files
@@ -24,8 +23,6 @@ from keras_transformer.runs.run_config import begun_config, load_vocabulary
 from keras_transformer.training import request
 from keras_transformer.translation import unfinished
 from keras_transformer.translation.display import SentenceDisplay
-
-logger = logging.getLogger("keras_transformer")
 
 
 def distill(

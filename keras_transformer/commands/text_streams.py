@@ -1,14 +1,13 @@
 """Opens the texts of a command line: files or streams, whole or not at all."""
 
 import contextlib
-import logging
 import pathlib
 import select
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
-from keras_transformer.config import UserError
+from keras_transformer.config import UserError, logger
 from keras_transformer.data.lines import open_file, read_lines
 from keras_transformer.machine import files
 from keras_transformer.translation.display import SentenceDisplay
@@ -16,8 +15,6 @@ from keras_transformer.translation.unfinished import Unfinished, unfinished
 
 # Seconds after which a pipe that says nothing waits for an answer.
 _SILENCE = 0.5
-
-logger = logging.getLogger("keras_transformer")
 
 
 class Pipe:

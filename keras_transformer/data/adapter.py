@@ -9,7 +9,6 @@ since the search writes both by itself.
 Axes: B batch, L length, N texts.
 """
 
-import logging
 import types
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -17,11 +16,10 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 
-from keras_transformer.config import PAD_ID, SpecialIds, UserError
+from keras_transformer.config import PAD_ID, SpecialIds, UserError, logger
 from keras_transformer.data.tokenizer import as_strings, text_of
 from keras_transformer.settings import whole_number
 
-logger = logging.getLogger("keras_transformer")
 # From strings (N,) to ids, dense or ragged, and from ragged ids to strings.
 _Ways: TypeAlias = tuple[Callable[[tf.Tensor], Any], Callable[[Any], tf.Tensor]]
 

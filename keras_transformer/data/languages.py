@@ -8,7 +8,6 @@ Codes are those of BCP 47, with `-` or `_` and in any case: `de`, `pt-BR`,
 import dataclasses
 import functools
 import itertools
-import logging
 import re
 import unicodedata
 from typing import Any
@@ -16,10 +15,8 @@ from typing import Any
 import babel
 from babel import core
 
-from keras_transformer.config import UserError
+from keras_transformer.config import UserError, logger
 from keras_transformer.machine import extras
-
-logger = logging.getLogger("keras_transformer")
 
 # Codes that BCP 47 does not have: of LibreTranslate and Argos Translate, and
 # of countries, which people take for their language.

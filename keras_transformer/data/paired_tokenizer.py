@@ -17,7 +17,6 @@ Axes: B batch, L length.
 
 import io
 import json
-import logging
 import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,7 +25,7 @@ import numpy as np
 import sentencepiece
 import tensorflow as tf
 
-from keras_transformer.config import EOS_ID, UNK_ID
+from keras_transformer.config import EOS_ID, UNK_ID, logger
 from keras_transformer.data import source_reading
 from keras_transformer.data.texts import some
 from keras_transformer.data.tokenizer import (
@@ -36,8 +35,6 @@ from keras_transformer.data.tokenizer import (
     as_strings,
 )
 from keras_transformer.machine.files import ZIP_DAMAGES
-
-logger = logging.getLogger("keras_transformer")
 
 _PIECES, _RULES = "pieces.json", "rules.json"
 # The tag, and the text after it.

@@ -11,7 +11,6 @@ t tokens written so far.
 """
 
 import functools
-import logging
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -19,13 +18,12 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from keras_transformer.config import SpecialIds, UserError
+from keras_transformer.config import SpecialIds, UserError, logger
 from keras_transformer.decoding.beam_search import Shared
 from keras_transformer.decoding.cached_steps import CachedSteps
 from keras_transformer.layers import Decoder, DecoderLayer
 from keras_transformer.model import Transformer
 
-logger = logging.getLogger("keras_transformer")
 _warn_once = functools.cache(logger.warning)
 
 

@@ -5,7 +5,6 @@
 """
 
 import dataclasses
-import logging
 import os
 import pathlib
 import re
@@ -16,6 +15,7 @@ from keras_transformer.config import (
     Search,
     SettingError,
     UserError,
+    logger,
 )
 from keras_transformer.machine import extras
 from keras_transformer.settings import Checked, setting
@@ -44,8 +44,6 @@ max_enqueued_batches { value: 16 }
 # and translate the padding.
 """
 _KNOWN = re.findall(r"^(\w+) {", BATCHING_TEXT, re.MULTILINE)
-
-logger = logging.getLogger("keras_transformer")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,6 @@ that the other verbs need of a finished run.
 
 import dataclasses
 import json
-import logging
 import os
 import pathlib
 import re
@@ -14,7 +13,7 @@ import re
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import UserError
+from keras_transformer.config import UserError, logger
 from keras_transformer.data.languages import is_code
 from keras_transformer.importing import marian, opennmt
 from keras_transformer.importing.imported import Imported
@@ -32,8 +31,6 @@ _READERS = (
     ({marian.CONFIG, marian.PICKLE}, marian.read_hugging_face),
     ({marian.DECODER}, marian.read),
 )
-
-logger = logging.getLogger("keras_transformer")
 
 
 def import_run(

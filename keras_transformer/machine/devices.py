@@ -1,7 +1,6 @@
 """The devices that TensorFlow computes on, and the end of memory or disk."""
 
 import contextlib
-import logging
 import math
 import os
 import pathlib
@@ -9,10 +8,8 @@ import re
 import resource
 from collections.abc import Iterator
 
-from keras_transformer.config import JobError
+from keras_transformer.config import JobError, logger
 from keras_transformer.machine import extras, files
-
-logger = logging.getLogger("keras_transformer")
 
 # Each search holds the keys and values of its own batch, 0.8 GB for base. This
 # bounds the width of all together, and so their memory to about 3 GB.

@@ -10,7 +10,6 @@ import contextlib
 import errno
 import glob
 import json
-import logging
 import os
 import pathlib
 import re
@@ -21,7 +20,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
-from keras_transformer.config import UserError
+from keras_transformer.config import UserError, logger
 
 PARTIAL = ".partial-"
 # The errors of reading a damaged archive. An unknown compression, or a member
@@ -34,8 +33,6 @@ ZIP_DAMAGES = (
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Errors of flushing a folder if the file system can only flush files.
 _UNFLUSHED = (errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
-
-logger = logging.getLogger("keras_transformer")
 
 
 @contextlib.contextmanager

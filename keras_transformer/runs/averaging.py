@@ -6,7 +6,6 @@ says which are in `final.weights.h5`, and what validation found.
 """
 
 import dataclasses
-import logging
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import keras
 import numpy as np
 
-from keras_transformer.config import ModelConfig, UserError
+from keras_transformer.config import ModelConfig, UserError, logger
 from keras_transformer.machine import extras, files
 from keras_transformer.model import Transformer
 from keras_transformer.presets import parameters
@@ -24,8 +23,6 @@ from keras_transformer.runs.layout import FINAL_FILE, RESULT_FILE
 from keras_transformer.runs.run_config import RunConfig
 
 AVERAGE, LAST, BEST = "average", "last", "best"
-
-logger = logging.getLogger("keras_transformer")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,6 @@ without it.
 import contextlib
 import dataclasses
 import errno
-import logging
 import os
 import pathlib
 import shutil
@@ -24,7 +23,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_transformer.config import UserError
+from keras_transformer.config import UserError, logger
 from keras_transformer.machine import files
 from keras_transformer.replicas import seeds_of
 from keras_transformer.runs.layout import CHECKPOINTS, list_checkpoints, step_of
@@ -33,8 +32,6 @@ WEIGHTS_FILE = "model.weights.h5"
 RESUMABLE = 2  # Newest ones with training.npz: twice the size of the weights.
 _TRAINING_FILE = "training.npz"
 _STATE_FILE = "state.json"
-
-logger = logging.getLogger("keras_transformer")
 
 
 class Standing(NamedTuple):

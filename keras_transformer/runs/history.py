@@ -2,7 +2,6 @@
 
 import csv
 import io
-import logging
 import os
 import pathlib
 from collections.abc import Mapping
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from keras_transformer.config import UserError
+from keras_transformer.config import UserError, logger
 from keras_transformer.machine import extras, files
 from keras_transformer.runs import layout
 from keras_transformer.runs.checkpoints import Progress
@@ -24,7 +23,6 @@ HISTORY_FIELDS = (
     "tokens_per_second validation_loss validation_perplexity "
     "validation_accuracy validation_bleu"
 ).split()
-logger = logging.getLogger("keras_transformer")
 
 
 class History:

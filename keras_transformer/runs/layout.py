@@ -6,17 +6,15 @@ enough to translate, score, evaluate and export.
 
 import contextlib
 import fcntl
-import logging
 import os
 import pathlib
 import socket
 import time
 from collections.abc import Iterator
 
-from keras_transformer.config import JobError, UserError
+from keras_transformer.config import JobError, UserError, logger
 from keras_transformer.data.pieces import TOKENIZER_FILE as TOKENIZER_FILE
 
-logger = logging.getLogger("keras_transformer")
 CONFIG_FILE = "config.json"  # The model, its text and its settings.
 FINAL_FILE = "final.weights.h5"  # To translate with: averaged, last or best.
 RESULT_FILE = "result.json"  # Which those are, and what validation found.

@@ -5,7 +5,6 @@ This module needs neither Keras nor TensorFlow: reading it is instant.
 
 import dataclasses
 import functools
-import logging
 import os
 import pathlib
 import zipfile
@@ -22,6 +21,7 @@ from keras_transformer.config import (
     SettingError,
     TrainingConfig,
     UserError,
+    logger,
 )
 from keras_transformer.machine import files
 from keras_transformer.runs.layout import CONFIG_FILE, TOKENIZER_FILE, has_begun
@@ -30,7 +30,6 @@ from keras_transformer.settings import checked_value, setting_of
 if TYPE_CHECKING:  # Of TensorFlow.
     from keras_transformer.data.tokenizer import Tokenizer
 
-logger = logging.getLogger("keras_transformer")
 Part = TypeVar("Part", ModelConfig, TrainingConfig, Search)
 _WITHOUT_WEIGHTS = ("dropout", "attention_dropout", "restriction")
 _OF_A_TEXT = ("validation_share", "target_bleu", "patience")

@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import logging
 import pathlib
 import re
 import socket
@@ -19,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from keras_transformer.config import UserError
+from keras_transformer.config import UserError, logger
 from keras_transformer.serving import (
     libretranslate_api,
     page_api,
@@ -36,8 +35,6 @@ _HEADERS = [
     # With "no-referrer" our own page's requests might come without an origin.
     ("referrer-policy", "same-origin"),
 ]
-
-logger = logging.getLogger("keras_transformer")
 
 
 def bind(host: str, port: int) -> socket.socket:

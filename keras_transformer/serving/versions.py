@@ -7,7 +7,6 @@ its requests before its memory is freed.
 
 import asyncio
 import gc
-import logging
 import pathlib
 import time
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  The graph needs its operators.
 
-from keras_transformer.config import UserError
+from keras_transformer.config import UserError, logger
 from keras_transformer.decoding.frozen_weights import missing_operators
 from keras_transformer.machine import devices
 from keras_transformer.serving.limits import RefusalError
@@ -33,8 +32,6 @@ _WARM_UP_TEXT = b"Where is the nearest station?"
 
 Row = tuple[bytes, ...]  # The inputs of a text, in the order of their names.
 Outputs = dict[str, np.ndarray]  # Each (B, ...), by name.
-
-logger = logging.getLogger("keras_transformer")
 
 
 class ServedModel:

@@ -5,7 +5,6 @@ chosen once, when the run begins.
 """
 
 import dataclasses
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import TrainingConfig
+from keras_transformer.config import TrainingConfig, logger
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.texts import Pair
@@ -27,8 +26,6 @@ from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig, load_vocabulary
 from keras_transformer.training import workers
 from keras_transformer.training.request import Session
-
-logger = logging.getLogger("keras_transformer")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 import contextlib
 import datetime
-import logging
 import math
 import threading
 import time
@@ -14,12 +13,11 @@ import numpy as np
 import tensorflow as tf
 from keras.optimizers import LossScaleOptimizer
 
-from keras_transformer.config import JobError, TrainingConfig
+from keras_transformer.config import JobError, TrainingConfig, logger
 from keras_transformer.runs.checkpoints import Progress, list_checkpoints
 from keras_transformer.runs.history import History
 from keras_transformer.training.building import Training, schedule_of
 
-logger = logging.getLogger("keras_transformer")
 SECONDS = 60.0  # Between two lines of the log, at most.
 LOOK_EVERY = 10  # Updates between two looks at their figures.
 FIGURES = ("tokens", "batch_loss", "batch_perplexity", "gradient_norm")

@@ -4,7 +4,6 @@ Axes: B rows of a batch, S source length, T target length.
 """
 
 import dataclasses
-import logging
 import os
 import pathlib
 import statistics
@@ -16,7 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import EOS_ID, UserError
+from keras_transformer.config import EOS_ID, UserError, logger
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.inspection import Inspection, Row
@@ -28,7 +27,6 @@ from keras_transformer.training import building, preparation, request, workers
 from keras_transformer.training.display import heartbeat, warn_of_warm_up
 from keras_transformer.training.request import Session
 
-logger = logging.getLogger("keras_transformer")
 # A hundred of the paper's batches, about as full as those of all pairs.
 HEAD_PAIRS = 100_000
 MEASURED_STEPS = 3

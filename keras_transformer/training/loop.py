@@ -5,7 +5,6 @@ prepares the run directory, validates, and alone writes.
 """
 
 import contextlib
-import logging
 import signal
 import threading
 import time
@@ -17,7 +16,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer import keras_internals
-from keras_transformer.config import UserError
+from keras_transformer.config import UserError, logger
 from keras_transformer.data import batching
 from keras_transformer.machine import devices
 from keras_transformer.runs import averaging, checkpoints, history, layout
@@ -34,8 +33,6 @@ _training = threading.Lock()
 STOP_EVERY = 10
 # What a worker that was told to end adds to the votes: more than all others.
 TOLD = 1_000_000
-
-logger = logging.getLogger("keras_transformer")
 
 
 class Stop:

@@ -3,13 +3,12 @@
 import contextlib
 import dataclasses
 import json
-import logging
 import pathlib
 import random
 import time
 
 from keras_transformer import __version__
-from keras_transformer.config import UserError
+from keras_transformer.config import UserError, logger
 from keras_transformer.data import inspection
 from keras_transformer.data.corpora import Corpus
 from keras_transformer.data.records import RECORDS_FILE, TokenisedCorpus
@@ -30,7 +29,6 @@ from keras_transformer.training.display import heartbeat
 from keras_transformer.training.request import Session
 from keras_transformer.training.validation import validation_batches
 
-logger = logging.getLogger("keras_transformer")
 VALIDATION_SAMPLE = 200  # sentences
 
 

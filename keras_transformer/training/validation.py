@@ -10,7 +10,6 @@ Axes: B rows of a batch, S source length, T target length.
 """
 
 import dataclasses
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import EOS_ID, PAD_ID, Search, TrainingConfig
+from keras_transformer.config import (
+    EOS_ID,
+    PAD_ID,
+    Search,
+    TrainingConfig,
+    logger,
+)
 from keras_transformer.data import batching
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.records import TokenisedCorpus
@@ -34,7 +39,6 @@ from keras_transformer.translation import evaluation
 from keras_transformer.translation.text_batches import Batching, numbered
 from keras_transformer.translation.translator import Translator
 
-logger = logging.getLogger("keras_transformer")
 # A few thousand sentences in large batches would be mostly padding.
 VALIDATION_TOKENS = 4_096
 

@@ -9,7 +9,6 @@ started again, all resume from the last checkpoint.
 import contextlib
 import functools
 import json
-import logging
 import os
 import re
 import signal
@@ -19,7 +18,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformer.config import JobError, UserError
+from keras_transformer.config import JobError, UserError, logger
 from keras_transformer.machine import extras
 
 Task = tuple[str, int]  # Such as `("worker", 0)`.
@@ -35,8 +34,6 @@ _LOST = (
     tf.errors.FailedPreconditionError,
     tf.errors.UnavailableError,
 )
-
-logger = logging.getLogger("keras_transformer")
 
 
 def read_cluster(text: str) -> tuple[dict[Task, str], Task]:

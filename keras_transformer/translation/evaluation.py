@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import logging
 import os
 import pathlib
 import platform
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import sacrebleu
 import sacremoses
 
-from keras_transformer.config import Search, SettingError, UserError
+from keras_transformer.config import Search, SettingError, UserError, logger
 from keras_transformer.data.languages import language_of
 from keras_transformer.data.lines import on_one_line
 from keras_transformer.data.texts import Corpus, Pair
@@ -28,7 +27,6 @@ if TYPE_CHECKING:  # What is scored alone needs no TensorFlow.
     from keras_transformer.translation.text_batches import Batching
     from keras_transformer.translation.translator import Translator
 
-logger = logging.getLogger("keras_transformer")
 
 # SacreBLEU's tokenisers of detokenised text.
 TOKENIZERS = tuple(sorted(set(sacrebleu.BLEU.TOKENIZERS) - {"none"}))

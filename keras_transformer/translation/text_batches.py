@@ -8,7 +8,6 @@ Axes: B batch, N hypotheses of a text.
 
 import contextlib
 import dataclasses
-import logging
 import math
 import re
 import unicodedata
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import Sampling, Search
+from keras_transformer.config import Sampling, Search, logger
 from keras_transformer.data.kept_spans import put_away, put_back
 from keras_transformer.data.source_reading import is_visible
 from keras_transformer.data.texts import checked_texts, some
@@ -28,8 +27,6 @@ from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
 from keras_transformer.settings import Checked, setting
-
-logger = logging.getLogger("keras_transformer")
 
 # With this many batches for each thread, their sums do not matter.
 _MANY = 8

@@ -5,7 +5,6 @@ L layers, H heads.
 """
 
 import dataclasses
-import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from keras_transformer.config import (
     Search,
     SettingError,
     UserError,
+    logger,
 )
 from keras_transformer.data.adapter import TokenizerAdapter
 from keras_transformer.data.tokenizer import Tokenizer
@@ -56,7 +56,6 @@ from keras_transformer.translation.text_batches import (
 )
 from keras_transformer.viewing.explanation import Explanation
 
-logger = logging.getLogger("keras_transformer")
 _BATCHING = Batching()
 _MOST_GRAPHS = 8
 
