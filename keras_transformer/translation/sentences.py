@@ -43,7 +43,7 @@ _BIG = rf"[^\W\d_{_SMALL}]"
 _CAPITAL = "".join(x for x in map(chr, range(0x530)) if x.isupper())
 _LATIN = "0-9A-Za-z０-９Ａ-Ｚａ-ｚ"
 _END = ".!?…。！？"
-_ENDING = rf"(?<![{_END}])[{_END}]+"
+_ENDING = rf"(?<![{_END}])[{_END}]+(?![{_END}])"
 # To a model of single sentences, those of a quotation are single ones as well.
 # sentencex cuts none between quotation marks, so it sees spaces in their place.
 _QUOTES = "\"'“”„‟‘’‚‛«»‹›「」『』｢｣〝〞〟"
@@ -87,7 +87,8 @@ _SHOWN = [
     # dots or dashes with words behind them.
     (
         r"(?<=[。！？])(?:[—-]+|…+)(?=\w)"
-        r"|(?<=[。！？])(?<!\D\d。)(?<!\D\d\d。)(?:\d(?!\d?[.．、]\D)|[a-z](?=[^\W\d_]))",
+        r"|(?:(?<=[ぁ-鿿][!?])|(?<=[。！？])(?<!\D\d。)(?<!\D\d\d。))"
+        r"(?:\d(?!\d?[.．、]\D)|[a-z](?=[^\W\d_]))",
         "X",
     ),
     # Of "l'art." the abbreviation is "art."
@@ -98,8 +99,9 @@ _DIGIT = rf"(?:(?<=[{_SMALL}]{{3}}\. )|(?<=[!?] ))\d(?!\d*[.)])", "X"
 # Elsewhere the points of names, such as "J.K.", are none of sentences.
 _NAMES = (
     rf"(?<=[{_LATIN}])[.．](?=[{_LATIN}])|(?<![{_LATIN}])(?:[A-ZＡ-Ｚ]|Mrs?|Ms|Dr"
-    r"|St|vs|No|Vol|[JS]r|Prof|Ｍｒｓ?|Ｄｒ|Ｎｏ)[.．]"
-    rf"(?:(?=\w)|(?<![A-ZＡ-Ｚ][.．])(?= [{_LATIN}]))"
+    r"|St|vs|No|[Vv]ols?|[JS]r|Prof|Figs?|Eqs?|Sec|pp?|i\.e|e\.g|[ap]\.m|Ｍｒｓ?"
+    r"|Ｄｒ|Ｎｏ)[.．]"
+    rf"(?:(?=\w)|(?<![A-ZＡ-Ｚ][.．])(?= \w))"
 )
 _SAID = r"(?:said|asked|answered|replied|cried|thought)\b"
 # No sentence ends before a comma, "he said" or the rest of a word, in a title,
@@ -121,8 +123,8 @@ _ITEM = re.compile(
 )
 # Also behind words without an end, if the first three count up.
 _LOOSE_ITEM = re.compile(
-    rf"(^\W*|[:：]\s*|(?:(?<=[^\s,;]) |(?<=[{_END}])\s*)(?![1１१١]\D))"
-    rf"((\d{{1,3}})[.．、])(?=\s*{_BIG})"
+    rf"(^\W*|[:：]\s*|(?:(?<=[^\s,;]) |(?<=[{_END}，、；ぁ-鿿])\s*)"
+    rf"(?![1１१١]\D))((\d{{1,3}})[.．、])(?=\s*{_BIG})"
 )
 _INITIAL = re.compile(rf"(?<=[{_END}] )[A-Z]\.(?= )")
 # Of a short word before a small letter: "Den är t.ex. svart."

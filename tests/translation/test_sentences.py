@@ -251,12 +251,15 @@ def test_a_tag_goes_before_each_sentence():
         ("zh", "⟨“是的！”⟩⟨她答应了。⟩\n⟨“是的！”⟩⟨她知道。⟩"),
         ("zh", "⟨“加油！”的声音。⟩⟨读“Dr. No”。⟩\n⟨我读J.K.罗琳的书。⟩⟨好。⟩"),
         ("zh", "⟨我在U.S.工作。⟩\n⟨我是小明.⟩⟨再见⟩\n⟨“是的！”⟩⟨她走了。⟩"),
+        ("zh", "⟨见 Fig. 3 和 vol. 2, pp. 10 页。⟩⟨9:00 a.m. 开始。⟩"),
+        ("zh", "⟨他问：“去吗？”⟩⟨他说：“去。”⟩\n⟨“走。”便走了。⟩⟨“好。”⟩"),
+        ("ja", "⟨「はい…。」と言う。⟩⟨『え？』だ。⟩⟨「え。」⟩⟨だんだん来た。⟩"),
         # Before a digit, within a sentence, and behind a title.
         ("zh", "⟨他生于1990年。⟩⟨2010年他去了。⟩\n⟨他走了——真的！——没回来。⟩"),
         ("zh", "⟨——真的！⟩⟨——没回来。⟩\n⟨什么？⟩⟨——他吃了一惊。⟩"),
         ("zh", "⟨她大喊“救命！”，然后跑了。⟩\n⟨《什么？》是一本书。⟩⟨好。⟩"),
         ("ja", "⟨彼は来た。⟩⟨……私は読んだ。⟩⟨——はい。⟩\n⟨来た！⟩⟨…彼だ。⟩"),
-        ("ja", "⟨本当？⟩⟨5回。⟩\n⟨値は３．１４です。⟩⟨次。⟩"),
+        ("ja", "⟨本当？⟩⟨5回。⟩⟨３．１４です。⟩⟨次。⟩⟨何名様?⟩⟨2名です!⟩"),
         ("ja", "1．⟨東京。⟩\t2．⟨大阪。⟩\n1. ⟨東京。⟩2. ⟨大阪。⟩"),
         # Without a list, "2." may belong to the month after it.
         ("de", "1. ⟨Er kam.⟩ 2. ⟨Sie ging.⟩\n⟨Er kam am 2. Mai.⟩"),
@@ -293,7 +296,7 @@ def test_a_tag_goes_before_each_sentence():
         ("ja", "⟨○○さんが来た。⟩"),
         ("ml", "⟨അവന്‍⟩"),
         # Lists within a line, and commas before their numbers.
-        ("zh", "⟨步骤：⟩1.⟨打开。⟩2.⟨取出。⟩\n1.⟨打开。⟩2.⟨取出。⟩"),
+        ("zh", "⟨步骤：⟩1.⟨打开。⟩2.⟨取出。⟩\n1. ⟨打开⟩2. ⟨取出⟩3. ⟨关上⟩"),
         ("ja", "⟨手順：⟩１．⟨開ける。⟩２．⟨取る。⟩\n⟨部：⟩1、⟨犬，⟩2、⟨猫。⟩"),
         ("en", "⟨Steps:⟩ 1. ⟨Open it.⟩ 2. ⟨See Fig. 3.⟩ 3. ⟨Shut it.⟩"),
         # The sentences of a quotation are sentences, its end is in the last.
