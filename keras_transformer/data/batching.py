@@ -24,7 +24,7 @@ Texts: TypeAlias = Sequence[str] | tf.Tensor
 Ids: TypeAlias = tuple[np.ndarray, np.ndarray]  # Source and target.
 
 _EXPECTED = (
-    "a `kt.Tokenizer`; make your own batches of other ids, as `fit` takes"
+    "a `kt.Tokenizer`, or for `kt.batch` a `kt.TokenizerAdapter` around another"
 )
 
 
