@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from keras_transformer.config import UserError
-from keras_transformer.data.languages import is_code, read_code
+from keras_transformer.data.languages import read_code, spelling_in
 from keras_transformer.data.lines import PACKED, read_texts
 from keras_transformer.data.texts import Corpus, Pair, State, some
 from keras_transformer.machine import files
@@ -26,7 +26,9 @@ class Folder(Corpus):
             )
         names = tuple(sorted(p.name for p in folder.iterdir() if p.is_file()))
         self._checked: set[str] = set()
-        self._endings = [_ending(names, x) for x in (source_lang, target_lang)]
+        parts = {part for x in names for part in x.split(".")[1:]} - {"gz"}
+        codes = source_lang, target_lang
+        self._endings = [spelling_in(parts, code) for code in codes]
         self._sides = sides = [_files(folder, names, x) for x in self._endings]
         splits = tuple(sorted(sides[0].keys() & sides[1].keys()))
         if not splits or sides[0] == sides[1]:
@@ -98,30 +100,11 @@ class Demo(Folder):
         return []  # Wherever the package is installed, the text is the same.
 
 
-def _ending(names: Sequence[str], code: str) -> str:
-    """Find how files spell a code: `zh_CN` for `zh-CN`, `eng_Latn` for `en`."""
-    endings = {part for name in names for part in name.split(".")[1:]}
-    codes = {x: read_code(x) for x in endings - {"gz"} if is_code(x)}
-    wanted = read_code(code)
-    same = [
-        x
-        for x, known in codes.items()
-        if known.is_same(wanted) and len(known.countries | wanted.countries) < 2
-    ]
-    # Or else the only one of its language and script, such as `zh` for `zh-CN`.
-    for likely in [x for x in same if codes[x].code == wanted.code], same:
-        if len(likely) == 1 and code not in endings:
-            return likely[0]
-    return code
-
-
 def _files(
     folder: pathlib.Path, names: Sequence[str], ending: str
 ) -> dict[str, pathlib.Path]:
     """Find the files of one side by their split."""
     pattern = re.compile(rf"(.+)\.{re.escape(ending)}(?:\.gz)?")
-    found: dict[str, pathlib.Path] = {}
-    for name in names:  # A plain file comes before a gzipped one.
-        if named := pattern.fullmatch(name):
-            found.setdefault(named[1], folder / name)
-    return found
+    # A plain file comes before a gzipped one, which it replaces here.
+    found = filter(None, map(pattern.fullmatch, reversed(names)))
+    return {name[1]: folder / name[0] for name in found}

@@ -10,6 +10,7 @@ import functools
 import itertools
 import re
 import unicodedata
+from collections.abc import Collection
 from typing import Any
 
 import babel
@@ -153,6 +154,19 @@ def read_code(code: str) -> Language:
     locale = likely.get(f"{base}_{region}") or likely.get(base) or ""
     script = next(filter(_is_script, [*subtags, *locale.split("_")]), "")
     return Language("-".join([base, *subtags]), base, script)
+
+
+def spelling_in(names: Collection[Any], code: str) -> str:
+    """Find how names spell a code: `zh_CN` for `zh-CN`, `eng_Latn` for `en`."""
+    codes = {x: read_code(x) for x in names if is_code(x)}
+    wanted = read_code(code)
+    same = [x for x, known in codes.items() if known.is_same(wanted)]
+    same = [x for x in same if len(codes[x].countries | wanted.countries) < 2]
+    # Or else the only one of its language and script, such as `zh` for `zh-CN`.
+    for likely in [x for x in same if codes[x].code == wanted.code], same:
+        if len(likely) == 1 and code not in codes:
+            return likely[0]
+    return code
 
 
 def _is_script(subtag: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from keras_transformer.config import SettingError, UserError
+from keras_transformer.data.languages import spelling_in
 from keras_transformer.settings import of_kind
 
 Pair = tuple[str, str]
@@ -62,8 +63,9 @@ def checked_pairs(
         raise SettingError(name, expected, pairs)
     rows: Any = pairs
     if hasattr(rows, "itertuples"):  # A DataFrame.
-        if languages and {*languages} <= {*rows.columns}:
-            rows = rows[list(languages)]
+        named = [spelling_in(rows.columns, x) for x in languages or ()]
+        if named and {*named} <= {*rows.columns}:
+            rows = rows[named]
         rows = rows.itertuples(index=False, name=None)
     elif hasattr(rows, "as_numpy_iterator"):  # A tf.data.Dataset.
         rows = rows.as_numpy_iterator()

@@ -59,6 +59,7 @@ _UNSEEN = {
     iframe math noembed noframes object pre rp rt script style svg textarea xmp
     """.split()
 }
+_TIGHT = {"", "rp", "rt", "wbr"}  # Need no space; "" is a comment.
 # What ends these without an end tag; what is no block else ends at blocks.
 _RUBY = {"rp", "rt", "ruby"}
 _STOPS = {"p": {"p"}, "rp": _RUBY, "rt": _RUBY}
@@ -67,6 +68,9 @@ _WHITE = " \t\r\n\f"
 # Before a number of so many digits that Python reads it slowly or not at all.
 _ENDLESS = re.compile(r"&(?=#\d{99})")
 _LINE_END = re.compile("[\t-\r\x85\u2028\u2029]")
+# A line that Chinese or Japanese goes on from: CSS advises no space for it.
+_WIDE = "[\u2e80-\ua4cf\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff9f𠀀-\U0003ffff]"
+_WRAP = re.compile(rf"(?<={_WIDE})[ \t]{{,99}}\r?\n[ \t]{{,99}}(?={_WIDE})")
 # Like an image: elements of signs or of nothing, raised ones without words.
 _SYMBOLS = re.compile(r"[#*§¶†‡®©™•\ufe0f\u2190-\u2bff\U0001f000-\U0001faff]*")
 _RAISED = re.compile(r"\[.{1,30}\]|[\W\d_]{,30}")
@@ -212,6 +216,7 @@ class _Element:
     end: int = 0  # 0 if it encloses nothing.
     closing: str = ""
     code: str = ""  # The number of the mark in its place.
+    is_shown: bool = False  # As an image is: it stands between spaces.
     children: list["_Element"] = dataclasses.field(default_factory=list)
 
 
@@ -228,7 +233,8 @@ class Segment:
         left = len(KEPT)  # A model knows so many marks in a sentence.
         for number, (kind, tag, sent) in enumerate(parts):
             if kind == "#":
-                said = re.sub(f"[{_WHITE}]+", " ", sent)
+                said = _WRAP.sub("", text[-1:] + sent)[len(text[-1:]) :]
+                said = re.sub(f"[{_WHITE}]+", " ", said)
                 said = html.unescape(_ENDLESS.sub("&amp;", said))
                 said = _LINE_END.sub(" ", said)
                 if said[:1] == " " and text[-1:] in ("", " "):
@@ -252,6 +258,7 @@ class Segment:
                     opened[-1].children[-1] = last
                 continue
             last = _Element(sent, number, len(text))
+            last.is_shown = kind in "=." and tag not in _TIGHT
             opened[-1].children.append(last)
             if number in paired:
                 opened.append(last)
@@ -349,7 +356,7 @@ class Segment:
             inner = self._inner(child, run, Span(start, end))
             if child.code:  # The model has left it out.
                 inner = f"{self._gap}{inner}{self._gap}"
-            elif start == end:
+            elif start == end and child.is_shown:
                 before, after = self._spaces[end : end + 2]
                 inner = f"{before}{inner}{after}"
             parts += self._written(at, start), inner

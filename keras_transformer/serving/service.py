@@ -224,7 +224,7 @@ class Job:
                 )
             fields = json.loads(text)
         except (ValueError, RecursionError):
-            raise RefusalError("Expected JSON, cannot read it.") from None
+            raise RefusalError("Expected UTF-8 JSON, cannot read it.") from None
         if not isinstance(fields, dict):
             raise RefusalError("Expected a JSON object.")
         return fields

@@ -63,6 +63,16 @@ def test_what_stands_between_words_without_spaces_gets_those_of_the_target():
     expected = "I pushed <kbd>Ctrl</kbd> the key.<img src=a>"
     words = put(segment, best, splitter=Splitter("ja", "en"))
     assert words == expected, words
+    # But no tag does.
+    (segment,) = read("<!-- a --><ruby>犬<rt>いぬ</rt></ruby>だ<wbr>よ")
+    best = (Span(0, 3), "A dog", [(0, 1)])
+    words = put(segment, best, splitter=Splitter("ja", "en"))
+    assert words == "<!-- a --><ruby>A dog<rt>いぬ</rt></ruby><wbr>"
+
+
+def test_a_line_end_within_chinese_is_nothing_as_css_advises():
+    segments = read("<p>東\r\n  京<b>\n都</b>\nへ Go\n行")
+    assert segments[-1].text == "東京都へ Go 行"
 
 
 def backwards(place, count):
