@@ -42,13 +42,23 @@ _SMALL = "".join(x for x in map(chr, range(0x530)) if x.islower())
 _BIG = rf"[^\W\d_{_SMALL}]"
 _CAPITAL = "".join(x for x in map(chr, range(0x530)) if x.isupper())
 _LATIN = "0-9A-Za-z０-９Ａ-Ｚａ-ｚ"
-_END = ".!?…。！？"
+_END = ".!?…。！？।॥؟۔"
 _ENDING = rf"(?<![{_END}])[{_END}]+(?![{_END}])"
 # To a model of single sentences, those of a quotation are single ones as well.
 # sentencex cuts none between quotation marks, so it sees spaces in their place.
 _QUOTES = "\"'“”„‟‘’‚‛«»‹›「」『』｢｣〝〞〟"
 _QUOTE = re.compile(f"[{_QUOTES}\u3000]")
 _PAIR = re.compile(rf'"([^"{_ENDS}]*)"')
+
+
+def _listed(language: str) -> str:
+    """Read what the file has of a language, as a regular expression."""
+    path = pathlib.Path(__file__).with_name("abbreviations.txt")
+    lines = path.read_text("utf-8").splitlines()
+    named = [x.split(": ", 1) for x in lines if x[0] != "#"]
+    return "|".join(x for codes, x in named if language in codes.split())
+
+
 # sentencex is shown other characters at some places: a space, which is left out
 # of sentences before and behind it, "\n", which ends one, an end that it knows,
 # and "X", which ends nothing and begins anything.
@@ -73,13 +83,12 @@ _SHOWN = [
     (rf"(?<![^\s{_END}])[{_UNSEEN}]+|(?<![{_UNSEEN}])[{_UNSEEN}]+(?!\S)", " "),
     (rf"(?<=[{_END}»”“\"’]) [-–—](?= \W?{_BIG})", " "),
     # Ends that sentencex does not know, also behind words that it takes for
-    # abbreviations.
+    # abbreviations. In Hindi a bar is easier to type than a danda.
     (
-        r"[។៕།༎\u037e](?= (?!།(?: |$)))|(?:[…⋯]|(?:(?<=\b(?:[Nn]o|O[Kk]|ok|ut"
-        r"|tv|su|te|me|tu|id))|(?<=\b(?:art|mar|min|sec|hon|det|ned|via|set|sen|муж)"
-        r")|(?<=\bbien))\.)(?! [IVX]{2})"
+        r"[។៕།༎\u037e](?= (?!།(?: |$)))|(?<=[ऀ-ॣ])\|(?=\s|$)"
+        rf"|(?:[…⋯]|\b(?:{_listed('ends')})\.)(?! [IVX]{{2}})"
         rf"(?=[»”’\"]? +(?:[-–—] ?)?[«»‘-„\"]?{_BIG})",
-        "!",
+        "X!",
     ),
     # Between two dashes an exclamation belongs to its sentence.
     (rf"(?<=\w)—+[^\s—{_END}]+[！？]+(?=—)", "X"),
@@ -112,7 +121,7 @@ _WITHIN = (
     rf"|[{_QUOTES}]+ (?:I|(?<=[?!]. )[A-Z]\w+) {_SAID}|-\w|[ºª°]"
     rf"|[{_QUOTES}]? ?[-–—] ?[{_SMALL}])"
     r"|(?<=\d)[.．](?=\d)"
-    rf"|(?<=[{_CAPITAL}])\.(?=[{_CAPITAL}](?!\.))"
+    rf"|(?<=\b[а-я])\.(?=[а-я]\b)|(?<=[{_CAPITAL}])\.(?=[{_CAPITAL}](?!\.))"
     rf"(?!(?<=[{_CAPITAL}]{{2}}\.)(?!Net)[{_CAPITAL}][{_SMALL}])"
     rf"|(?<=\w)\.(?=[{_CAPITAL}](?:[{_CAPITAL}]|\w+(?:\.\w|\()))"
 )
@@ -128,7 +137,10 @@ _LOOSE_ITEM = re.compile(
 )
 _INITIAL = re.compile(rf"(?<=[{_END}] )[A-Z]\.(?= )")
 # Of a short word before a small letter: "Den är t.ex. svart."
-_POINT = re.compile(rf"(?<=\w)(?<!\w{{7}})\.(?= +[{_SMALL}](?:[{_SMALL}]|\s))")
+_POINT = (
+    r"(?:(?<=\w)(?<!\w{7})\.|(?<=\w)[?!]?\.\.+)"
+    rf"(?= +[{_SMALL}](?:[{_SMALL}]|\s))"
+)
 # A bullet, a dash in a cell, the number of a list, an address stay as they are.
 _KEPT = re.compile(
     r"(?:_|[^\w⠁-⣿])*|\W*(?:\d{1,3}|[A-Za-z])(?:[.．]\d{1,3})*[.．)]"
@@ -147,8 +159,8 @@ _BULLET = re.compile(
 )
 # To sentencex like quotation marks. A word such as "(Dr.)" is no sentence.
 _BRACKETS = re.compile(
-    r"((?:^|(?<=[.!?…。！？)\]]\s))\s*)[(\[]([^\s()\[\]]+"
-    r"(?:[!?…。！？]|\s[^()\[\]]*[.!?…。！？]))[)\]]"
+    rf"((?:^|(?<=[{_END})\]]\s))\s*)[(\[]([^\s()\[\]]+"
+    rf"(?:[{_END[1:]}]|\s[^()\[\]]*[{_END}]))[)\]]"
     rf"(?=\s+[\"“„«¿¡(\[]?[^\W_{_SMALL}]|\s*$)"
     r"|((?:^|(?<=[。！？）]))\s*)（([^（）]*[。！？])）"
 )
@@ -196,7 +208,7 @@ class Splitter:
         self._rules = [*_SHOWN, *[_DIGIT] * (source.base == "de")]
         within = [
             _WITHIN,
-            rf"{_ENDING}(?=[」』｣”’〟)）]+(?:{_listed('quoted')}))",
+            rf"{_ENDING}(?=[」』｣”’〟)）»]+ ?(?:{_listed('quoted')}))",
         ]
         within += [_NAMES] * (not source.has_spaces)
         if short := _listed(source.base):
@@ -268,7 +280,7 @@ class Splitter:
         if not re.match(r"[A-Z]\. ", line):  # No list from A on.
             line = _INITIAL.sub("XX", line)
         if self._goes_on_small and re.match(rf"[\W_]*(?:{_BIG}|\d)", line):
-            line = _POINT.sub("X", line)
+            line = _filled(_POINT, "X", line)
         line = _BRACKETS.sub(r"\1\3 \2\4 ", line)
         position, spans = begin, list[Span]()
         for part in self._segment(line):
@@ -316,14 +328,6 @@ class Splitter:
             result += [gap, part]
             position = span.end
         return [*result, text[position:]]
-
-
-def _listed(language: str) -> str:
-    """Read what the file has of a language, as a regular expression."""
-    path = pathlib.Path(__file__).with_name("abbreviations.txt")
-    lines = path.read_text("utf-8").splitlines()
-    named = [x.split(": ", 1) for x in lines if x[0] != "#"]
-    return "|".join(x for codes, x in named if language in codes.split())
 
 
 def search_each(
@@ -399,7 +403,9 @@ def _masked(text: str) -> str:
 
 
 def _filled(rule: str, character: str, text: str) -> str:
-    return re.sub(rule, lambda x: character * len(x[0]), text, flags=re.M)
+    first, last = character[0], character[-1]
+    found = re.compile(rule, re.M)
+    return found.sub(lambda x: last.rjust(len(x[0]), first), text)
 
 
 def _best_cut(text: str, begin: int, end: int) -> int:
