@@ -363,15 +363,15 @@ def _kind_of(ids: Any) -> str:
 def check_first_batch(model: ExactModel, x: Any, y: Any, by_class: Any) -> None:
     """Refuse what is no batch of ids; warn of targets that are not shifted.
 
-    Of a dataset it reads the first batch. Data that a look would use up, such
-    as a generator's, passes unchecked, and so does that of `kt.batches`.
+    Of a dataset it reads the first batch, of `kt.batches` only the size of the
+    vocabulary. Data that a look would use up, such as a generator's, passes.
     """
     if by_class is not None:
         expected = "None; `sample_weight` (B, T) weighs the tokens"
         raise SettingError("class_weight", expected, by_class)
     if hasattr(x, "element_spec") and hasattr(x, "take"):
         if getattr(x, "has_begin_tokens", False):
-            return
+            return _check_largest(getattr(x, "vocab_size", 0) - 1, model)
         x, y = [*next(iter(x.take(1)), ()), None, None][:2]
     is_pair = isinstance(x, list | tuple) and len(x) == 2
     if not is_pair or not all(hasattr(ids, "shape") for ids in x):
@@ -388,12 +388,7 @@ def check_first_batch(model: ExactModel, x: Any, y: Any, by_class: Any) -> None:
                 f"`target_in`, {shape}. Received: {_kind_of(y)}"
             )
         ids.append(y)
-    largest = max(each.max(initial=0) for each in ids)
-    if largest >= model.vocab_size:
-        raise ValueError(
-            f"Ids must be below {model.vocab_size}, the size of the "
-            f"vocabulary; padding is {PAD_ID}. Received: {largest}"
-        )
+    _check_largest(max(each.max(initial=0) for each in ids), model)
     is_row = target_in[:, 0] > PAD_ID
     begins = target_in[is_row, 0]
     is_copy = is_like and np.array_equal(begins, y[is_row, 0])
@@ -404,4 +399,13 @@ def check_first_batch(model: ExactModel, x: Any, y: Any, by_class: Any) -> None:
             "otherwise a model learns to copy its target, and translates "
             "nothing. `kt.batch` makes a batch of texts.",
             stacklevel=3,  # The caller of `fit`.
+        )
+
+
+def _check_largest(largest: int, model: ExactModel) -> None:
+    """Refuse ids that the model has no pieces for."""
+    if largest >= model.vocab_size:
+        raise ValueError(
+            f"Ids must be below {model.vocab_size}, the `vocab_size` of the "
+            f"model; padding is {PAD_ID}. Received: {largest}"
         )

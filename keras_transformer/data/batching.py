@@ -91,7 +91,9 @@ def batches(
         return batch._replace(rows=batch.rows[batch.rows >= 0])
 
     batch_of = planned if shuffle else without_padding
-    return _dataset(records, numbers, batch_of, count)
+    dataset = _dataset(records, numbers, batch_of, count)
+    dataset.vocab_size = tokenizer.vocab_size  # `fit` compares the model's.
+    return dataset
 
 
 def stream(

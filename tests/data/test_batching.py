@@ -9,11 +9,13 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 from natural_corpus import corpus, natural_corpus
+from small_models import make_model
 
 from keras_transformer.data import batch_plan, batching
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.records import Side, TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.losses import SmoothedCrossEntropy
 
 PAD, BOS, EOS = 0, 2, 3
 
@@ -226,3 +228,10 @@ def test_pairs_that_are_too_long_are_left_out_of_batches(words):
     assert sum(map(len, read(kept, words))) == len(PAIRS)
     every = batching.batches(PAIRS + long, words, 61, max_length=None)
     assert sum(map(len, read(every, words))) == len(PAIRS) + 2
+
+
+def test_a_model_that_lacks_pieces_of_the_vocabulary_is_refused(words):
+    model = make_model(vocab_size=289, num_layers=1)
+    model.compile("sgd", SmoothedCrossEntropy())
+    with pytest.raises(ValueError, match="below 289, .*: 289"):
+        model.fit(batching.batches(PAIRS, words, 61), shuffle=False)
