@@ -110,14 +110,15 @@ _NAMES = (
     rf"(?<=[{_LATIN}])[.．](?=[{_LATIN}])|(?<![{_LATIN}])(?:[A-ZＡ-Ｚ]|Mrs?|Ms|Dr"
     r"|St|vs|No|[Vv]ols?|[JS]r|Prof|Figs?|Eqs?|Sec|pp?|i\.e|e\.g|[ap]\.m|Ｍｒｓ?"
     r"|Ｄｒ|Ｎｏ)[.．]"
-    rf"(?:(?=\w)|(?<![A-ZＡ-Ｚ][.．])(?= \w))"
+    rf"(?= ?[{_LATIN}]|\w|(?<![A-ZＡ-Ｚ][.．]) \w)"
 )
 _SAID = r"(?:said|asked|answered|replied|cried|thought)\b"
 # No sentence ends before a comma, "he said" or the rest of a word, in a title,
 # a number or a name such as "README.TXT"; in "came.She" one does.
 _WITHIN = (
     rf"{_ENDING}(?=[{_QUOTES}》〉]*[,;，、；：—…]|[{_QUOTES}）)]+[。.]"
-    rf"|[》〉]|[{_QUOTES}]+ [{_SMALL}]"
+    rf"|[》〉]|[のを][ァ-ヺ一-鿿]|と(?:か|いう|いった|[思言聞叫考感])"
+    rf"|[{_QUOTES}]+ [{_SMALL}]"
     rf"|[{_QUOTES}]+ (?:I|(?<=[?!]. )[A-Z]\w+) {_SAID}|-\w|[ºª°]"
     rf"|[{_QUOTES}]? ?[-–—] ?[{_SMALL}])"
     r"|(?<=\d)[.．](?=\d)"
@@ -132,8 +133,9 @@ _ITEM = re.compile(
 )
 # Also behind words without an end, if the first three count up.
 _LOOSE_ITEM = re.compile(
-    rf"(^\W*|[:：]\s*|(?:(?<=[^\s,;]) |(?<=[{_END}，、；ぁ-鿿])\s*)"
-    rf"(?![1１१١]\D))((\d{{1,3}})[.．、])(?=\s*{_BIG})"
+    r"(^\W*|(?:[:：]|(?<=[ぁ-鿿]) )\s*|(?:(?<=[^\s,;]) "
+    rf"|(?<=[{_END}，、；ぁ-鿿])\s*)(?![1１१١]\D))"
+    rf"((\d{{1,3}})[.．、])(?=\s*{_BIG})"
 )
 _INITIAL = re.compile(rf"(?<=[{_END}] )[A-Z]\.(?= )")
 # Of a short word before a small letter: "Den är t.ex. svart."
