@@ -79,7 +79,7 @@ _SIGNS = (
     r"""!"#$%&'()*+,-./:;<=>?@[\]^_`|~"""
     "¡«»¿–—‘’‚“”„…‹›、。「」『』！（），：；？।॥،؛؟۔"
 )
-_WORD = re.compile(r"[^\W_]")
+_WORD = re.compile(r"[^\W_]+")
 # What is in an element, if it says something.
 _SAYING = re.compile(r">\s*[^<\s]")
 # No end of a word of Chinese or Thai.
@@ -366,12 +366,11 @@ class Segment:
     def _runs(self, element: _Element, words: Span) -> dict[_Element, Span]:
         """Find for each child a run of words that mostly come from its own."""
         children = [each for each in element.children if each.start < each.end]
-        ends = [child.end for child in children]
         best: dict[_Element, tuple[int, Span]] = {}
         latest: dict[_Element, tuple[int, Span]] = {}
         for number in range(*words):
             _, origin = self._words[number]
-            i = bisect.bisect_right(ends, origin.start)
+            i = bisect.bisect(children, origin.start, key=lambda x: x.end)
             # Nine at most may share a word.
             for child in children[i : i + 9]:
                 if child.start >= origin.end:
@@ -400,6 +399,13 @@ class Segment:
             )
             if at >= 0:
                 return Span(at, at + len(part))
+            # Of "Start/Neues" each link encloses its own part.
+            ours = _WORD.finditer(self.text, *origin)
+            theirs = [*_WORD.finditer(self._target, start, end)]
+            inside = [element.start <= x.start() < element.end for x in ours]
+            if len(inside) == len(theirs) and any(inside):
+                own = [*itertools.compress(theirs, inside)]
+                return Span(own[0].start(), own[-1].end())
         text, is_sign = self._target[start:end], self._is_sign
         if is_sign[element.start - 1] and not is_sign[element.start]:
             start = end - len(text.lstrip(_SIGNS))

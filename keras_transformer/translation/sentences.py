@@ -208,13 +208,10 @@ class Splitter:
         # sentencex knows the abbreviations of English.
         self._goes_on_small = source.base != "en"
         self._rules = [*_SHOWN, *[_DIGIT] * (source.base == "de")]
-        within = [
-            _WITHIN,
-            rf"{_ENDING}(?=[」』｣”’〟)）»]+ ?(?:{_listed('quoted')}))",
-        ]
+        quoted, short = _listed("quoted"), _listed(source.base)
+        within = [_WITHIN, rf"{_ENDING}(?=[」』｣”’〟)）»]+ ?(?:{quoted}))"]
         within += [_NAMES] * (not source.has_spaces)
-        if short := _listed(source.base):
-            within.append(rf"(?i:(?<!\w)(?:{short})\.(?= |C\.))")
+        within += [rf"(?i:(?<!\w)(?:{short})\.(?= |C\.))"] * bool(short)
         self._within = re.compile("|".join(within))
 
     def spans(self, text: str) -> Iterator[Span]:
@@ -406,8 +403,7 @@ def _masked(text: str) -> str:
 
 def _filled(rule: str, character: str, text: str) -> str:
     first, last = character[0], character[-1]
-    found = re.compile(rule, re.M)
-    return found.sub(lambda x: last.rjust(len(x[0]), first), text)
+    return re.sub(f"(?m){rule}", lambda x: last.rjust(len(x[0]), first), text)
 
 
 def _best_cut(text: str, begin: int, end: int) -> int:

@@ -70,6 +70,12 @@ def test_what_stands_between_words_without_spaces_gets_those_of_the_target():
     assert words == "<!-- a --><ruby>A dog<rt>いぬ</rt></ruby><wbr>"
 
 
+def test_links_around_parts_of_a_word_enclose_their_own_parts():
+    (segment,) = read("<a>Start</a>/<a>Neues</a>")
+    words = put(segment, (Span(0, 11), "Home/News", [(0, 0)]))
+    assert words == "<a>Home</a>/<a>News</a>"
+
+
 def test_a_line_end_within_chinese_is_nothing_as_css_advises():
     segments = read("<p>東\r\n  京<b>\n都</b>\nへ Go\n行")
     assert segments[-1].text == "東京都へ Go 行"
