@@ -37,7 +37,7 @@ def test_a_glossary_counts_as_soon_as_it_is_written(visit):
         opened.field.fill("ein Hund.")
         opened.wait_for("dog. a")
         opened.page.locator("#glossary summary").click()
-        opened.page.locator("#terms").fill("Hund = hound\n\n=")
+        opened.page.locator("#terms").fill("Hund ＝ hound\n\n=")
         opened.wait_for("hound. a")
         opened.look_closer()
         opened.page.locator("#terms").fill("")

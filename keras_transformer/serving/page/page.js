@@ -80,9 +80,11 @@ const question = (text) => (
 
 // What words become, from lines such as "lamp = Leuchte".
 function readTerms() {
-  const lines = byId("terms").value.split("\n").map((line) => line.split("="));
+  // Keyboards for Chinese and Japanese write the wide sign, tables a tab.
+  const lines = byId("terms").value.split("\n");
   sentences.take(Object.fromEntries(lines
-    .map(([source, ...wanted]) => [source.trim(), wanted.join("=").trim()])
+    .map((line) => line.split(/[=＝\t](.*)/).map((side) => side.trim()))
+    .map(([source, wanted = ""]) => [source, wanted])
     .filter(([source]) => source)));
   changed();
 }
