@@ -108,7 +108,7 @@ _DIGIT = rf"(?:(?<=[{_SMALL}]{{3}}\. )|(?<=[!?] ))\d(?!\d*[.)])", "X"
 # Elsewhere the points of names, such as "J.K.", are none of sentences.
 _NAMES = (
     rf"(?<=[{_LATIN}])[.．](?=[{_LATIN}])|(?<![{_LATIN}])(?:[A-ZＡ-Ｚ]|Mrs?|Ms|Dr"
-    r"|St|vs|No|[Vv]ols?|[JS]r|Prof|Figs?|Eqs?|Sec|pp?|i\.e|e\.g|[ap]\.m|Ｍｒｓ?"
+    r"|St|vs|No|[Vv](?:er|ols?)|[JS]r|Prof|Figs?|Eqs?|Sec|pp?|i\.e|e\.g|[ap]\.m|Ｍｒｓ?"
     r"|Ｄｒ|Ｎｏ)[.．]"
     rf"(?= ?[{_LATIN}]|\w|(?<![A-ZＡ-Ｚ][.．]) \w)"
 )
@@ -117,7 +117,7 @@ _SAID = r"(?:said|asked|answered|replied|cried|thought)\b"
 # a number or a name such as "README.TXT"; in "came.She" one does.
 _WITHIN = (
     rf"{_ENDING}(?=[{_QUOTES}》〉]*[,;，、；：—…]|[{_QUOTES}）)]+[。.]"
-    rf"|[》〉]|[のを][ァ-ヺ一-鿿]|と(?:か|いう|いった|[思言聞叫考感])"
+    rf"|[》〉]|[のをと][ァ-ヺ一-鿿]|と(?:か|いう|いった)"
     rf"|[{_QUOTES}]+ [{_SMALL}]"
     rf"|[{_QUOTES}]+ (?:I|(?<=[?!]. )[A-Z]\w+) {_SAID}|-\w|[ºª°]"
     rf"|[{_QUOTES}]? ?[-–—] ?[{_SMALL}])"

@@ -261,7 +261,7 @@ def test_a_tag_goes_before_each_sentence():
         ("ja", "⟨彼は来た。⟩⟨……私は読んだ。⟩⟨——はい。⟩\n⟨来た！⟩⟨…彼だ。⟩"),
         ("ja", "⟨本当？⟩⟨5回。⟩⟨３．１４です。⟩⟨次。⟩⟨何名様?⟩⟨2名です!⟩"),
         ("ja", "1．⟨東京。⟩\t2．⟨大阪。⟩\n1. ⟨東京。⟩2. ⟨大阪。⟩"),
-        ("ja", "⟨え？という。⟩⟨娘。の歌。⟩⟨順⟩ 1. ⟨割る⟩ 2. ⟨切る⟩ 3. ⟨焼く⟩"),
+        ("ja", "⟨え？と声。⟩⟨娘。の歌。⟩⟨順⟩ 1. ⟨割る⟩ 2. ⟨切る⟩ 3. ⟨焼く⟩"),
         # Without a list, "2." may belong to the month after it.
         ("de", "1. ⟨Er kam.⟩ 2. ⟨Sie ging.⟩\n⟨Er kam am 2. Mai.⟩"),
         ("zh", "1. ⟨北京。⟩2. ⟨上海。⟩"),
@@ -369,7 +369,7 @@ def test_a_tag_goes_before_each_sentence():
         ("de", "⟨2. Weltkrieg⟩\n⟨II. Weltkrieg⟩\n⟨1. FC Köln⟩\n⟨IV. Quartal⟩"),
         ("de", "⟨3. Oktober⟩\n1. ⟨Siehe dort.⟩\nII. ⟨Sie.⟩\n⟨Mi., 5. Mai⟩"),
         ("ja", "・⟨犬⟩\n●⟨犬・猫⟩\n①⟨犬⟩ ・⟨猫⟩\n（2）⟨猫⟩\n３）⟨猫⟩"),
-        ("ja", "⟨2、3匹⟩\n⟨行く。⟩⟨ver.2だ。⟩⟨（笑った。）⟩"),
+        ("ja", "⟨2、3匹⟩\n⟨行く。⟩⟨犬ver. 2だ。⟩⟨（笑った。）⟩"),
         ("zh", "1、⟨北京。⟩2、⟨上海。⟩⟨（他笑了。）⟩⟨他来了。⟩⟨（笑）好。⟩"),
         # Abbreviations, and words that look like one at an end.
         ("fr", "⟨En janv. 52 av. J.-C. vint Mme. Martin.⟩"),
@@ -406,7 +406,7 @@ def test_a_tag_goes_before_each_sentence():
         ("ja", "⟨終わり。⟩⟨iPhoneを買った。⟩⟨pHは7だ。⟩⟨x軸。⟩"),
         ("ja", "⟨〝引用。〟と言う。⟩⟨〝引用。〟⟩⟨次。⟩"),
         ("de", "⟨Er kam.⟩ ⟨›Gut.‹⟩ ⟨Ja.⟩ ⟨Dr.-Ing. Dog, Dipl.-Kfm. Cat.⟩"),
-        ("ru", "⟨С 5 янв. 1990 по 6 нояб. 1990.⟩ ⟨Да.⟩"),
+        ("ru", "⟨С 5 янв. 1990 по 6 нояб. 1990.⟩ ⟨Ген. Попову, т. е. 5.⟩"),
         ("nb", "⟨Se f.eks. Oslo, dvs. Norge.⟩ ⟨Den koster 5 kr.⟩ ⟨Ja.⟩"),
         ("ro", "⟨Str. Mihai și dna. Pop.⟩ ⟨Vine.⟩"),
         ("en", "⟨See Sect. 5 by Thurs. May 5.⟩ ⟨He left.⟩"),
