@@ -18,3 +18,13 @@ def test_a_training_on_jax_is_refused_before_it_writes(corpus, tmp_path):
     error = done.stderr.splitlines()[-1]
     assert error.startswith("error: ") and "backend" in error
     assert not run_dir.exists()
+
+
+def test_a_search_on_jax_is_refused_in_a_sentence():
+    program = (
+        "import keras_transformer as kt\n"
+        "from keras_transformer.decoding.id_model import IdModel\n"
+        "IdModel(kt.Transformer(23, num_layers=1, d_model=10, num_heads=2))"
+    )
+    done = python("-c", program, check=False, KERAS_BACKEND="jax")
+    assert "Keras's backend tensorflow" in done.stderr.splitlines()[-1]

@@ -39,6 +39,7 @@ from keras_transformer.decoding.sampling import sample
 from keras_transformer.decoding.shortlist import Shortlist
 from keras_transformer.decoding.whole_characters import byte_table
 from keras_transformer.layers import products
+from keras_transformer.machine import extras
 from keras_transformer.model import Transformer
 
 # A Keras model, or a function that maps ids `((source, target_in))` to logits.
@@ -98,6 +99,7 @@ class IdModel:
         self.ids = ids
         for model in self.models:
             if isinstance(model, Transformer):
+                extras.check_keras()
                 check_hidden_ids(model, ids)
 
     def weights_in_use(self) -> contextlib.AbstractContextManager:
