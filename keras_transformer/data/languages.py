@@ -163,10 +163,9 @@ def spelling_in(names: Collection[Any], code: str) -> str:
     same = [x for x, known in codes.items() if known.is_same(wanted)]
     same = [x for x in same if len(codes[x].countries | wanted.countries) < 2]
     # Or else the only one of its language and script, such as `zh` for `zh-CN`.
-    for likely in [x for x in same if codes[x].code == wanted.code], same:
-        if len(likely) == 1 and code not in codes:
-            return likely[0]
-    return code
+    exact = [x for x in same if codes[x].code == wanted.code]
+    likely = exact if len(exact) == 1 else same
+    return likely[0] if len(likely) == 1 and code not in codes else code
 
 
 def _is_script(subtag: str) -> bool:

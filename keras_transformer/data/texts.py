@@ -58,18 +58,20 @@ def checked_pairs(
     `pairs` is an iterable, a DataFrame or a `tf.data.Dataset`, whose rows are
     pairs or, with `languages`, named by them as in a Hugging Face dataset.
     """
-    if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
+    if isinstance(pairs, str | bytes) or not hasattr(pairs, "__iter__"):
         expected = "pairs of texts, such as `corpus.pairs('train')`"
         raise SettingError(name, expected, pairs)
-    rows: Any = pairs
-    if hasattr(rows, "itertuples"):  # A DataFrame.
-        named = [spelling_in(rows.columns, x) for x in languages or ()]
-        if named and {*named} <= {*rows.columns}:
-            rows = rows[named]
-        rows = rows.itertuples(index=False, name=None)
-    elif hasattr(rows, "as_numpy_iterator"):  # A tf.data.Dataset.
-        rows = rows.as_numpy_iterator()
-    for number, row in enumerate(rows):
+    if hasattr(pairs, "itertuples"):  # A DataFrame.
+        columns = [*pairs.columns]
+        named = [spelling_in(columns, x) for x in languages or ()]
+        if named and {*named} <= {*columns}:
+            pairs = pairs[named]
+        elif columns[:1] == named[1:] or columns[1:] == named[:1]:
+            pairs = pairs[columns[::-1]]  # The other name says nothing.
+        pairs = pairs.itertuples(index=False, name=None)
+    elif hasattr(pairs, "as_numpy_iterator"):  # A tf.data.Dataset.
+        pairs = pairs.as_numpy_iterator()
+    for number, row in enumerate(pairs):
         sides = _sides_of(row, languages)
         if len(sides) != 2 or not all(isinstance(x, str) for x in sides):
             raise UserError(
@@ -78,8 +80,7 @@ def checked_pairs(
                 "('a dog', 'ein Hund'), of a tf.data.Dataset without `batch`."
             )
         source, target = map(str, sides)  # Of an array too.
-        for side in (source, target):
-            _check_characters(side, f"place {number} of {name}")
+        _check_characters(source + target, f"place {number} of {name}")
         yield source, target
 
 

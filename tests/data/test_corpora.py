@@ -186,6 +186,7 @@ ROWS = [{"id": 7, "de": target, "en": source} for source, target in PAIRS]
         pandas.DataFrame(ROWS),
         # In another order and spelling, as `zh_CN` for `zh`.
         pandas.DataFrame({"de-DE": TARGETS, "EN": SOURCES}),
+        pandas.DataFrame({"Deutsch": TARGETS, "en": SOURCES}),
         tf.data.Dataset.from_tensor_slices((SOURCES, TARGETS)),
         tf.data.Dataset.from_tensor_slices({"en": SOURCES, "de": TARGETS}),
         ROWS,
