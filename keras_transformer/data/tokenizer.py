@@ -340,8 +340,8 @@ class Tokenizer(tf.Module):
         # A training validates the same texts again and again.
         if counts and said != self._told_unmet:
             self._told_unmet = said
-            known = "The vocabulary has never met %s: the model may read them"
-            logger.info(f"{known} as anything.", said)
+            known = "The vocabulary has no piece for %s: the model may read"
+            logger.info(f"{known} them as anything.", said)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Name the piece of each id, "▁" for a space, as attention plots do."""

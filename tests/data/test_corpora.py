@@ -184,7 +184,6 @@ ROWS = [{"id": 7, "de": target, "en": source} for source, target in PAIRS]
         np.array(PAIRS),
         pandas.DataFrame(PAIRS),
         pandas.DataFrame(ROWS),
-        # In another order and spelling, as `zh_CN` for `zh`.
         pandas.DataFrame({"de-DE": TARGETS, "EN": SOURCES}),
         pandas.DataFrame({"Deutsch": TARGETS, "en": SOURCES}),
         tf.data.Dataset.from_tensor_slices((SOURCES, TARGETS)),
