@@ -63,7 +63,7 @@ def test_chinese_and_japanese_read_wrongly_or_with_spaces_are_counted():
         for text in texts
     ]
     read += [texts[0].encode("gbk").decode("latin-1"), "I ran. ðŸ˜€"]
-    read += ["Привет".encode("cp1251").decode("latin-1")]
+    read += ["Привет".encode("cp1251").decode("latin-1"), "縺薙ｌ縺ｯ"]
     natural = [*texts, "« Él »… «\xa0été…\xa0»", "Það æði þýðir »é”…«"]
     natural += ["¡¡¡Ñ!!!", "东 西", "東京 大阪 京都", "½½½½½½½ °°°°", "ÄÖÜß"]
     natural += ["나 는 그 집 에"]
