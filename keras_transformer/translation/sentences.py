@@ -129,7 +129,7 @@ _WITHIN = (
 # The number before an item of a list, behind a border or the end of a sentence.
 _ITEM = re.compile(
     r"(?:(^\W*|[:：，；]\s*|(?<=\S)(?:  +(?!1\.)|\s*\u3000))"
-    r"|(?<=[^\W\d][.!?。！？])\s*)((\d{1,3})[.．、])(?=\s|[^\W\d])"
+    r"|(?<=[^\W\d][.!?。！？]|.[।॥؟۔])\s*)((\d{1,3})[.．、])(?=\s|[^\W\d])"
 )
 # Also behind words without an end, if the first three count up.
 _LOOSE_ITEM = re.compile(

@@ -315,7 +315,7 @@ def test_a_tag_goes_before_each_sentence():
         ("hu", "⟨A VIII. ker. Budapest.⟩ ⟨Igen.⟩"),
         # Behind a title, or an initial that begins no list.
         ("fr", "⟨M. Martin dort.⟩ ⟨Le chien de M. Martin.⟩ ⟨Le Dr. Martin.⟩"),
-        ("it", "⟨Ecco S. Marco.⟩ ⟨S. Pietro.⟩"),
+        ("it", "⟨Ecco S. Marco ecc.⟩ ⟨S. Pietro.⟩"),
         ("es", "⟨Vino.⟩ ⟨D. Juan duerme.⟩\n⟨Está bien.⟩ ⟨Vamos.⟩"),
         ("en", "A. ⟨He came.⟩ B. ⟨She left.⟩"),
         # German ordinals.
@@ -378,7 +378,7 @@ def test_a_tag_goes_before_each_sentence():
         ("hi", "⟨वह ५.५ कि.मी. दूर है।⟩ ⟨डा. राम आए|⟩ ⟨“कब?” उसने पूछा।⟩"),
         ("mr", "⟨हे केले मी.⟩ ⟨ते ५ मी. लांब.⟩"),
         ("ar", "⟨جاء د. أحمد.⟩ ⟨«هل جاء؟» قال علي.⟩ ⟨(هل جاء؟)⟩ ⟨نعم.⟩"),
-        ("ur", "⟨ڈ. احمد آیا۔⟩ ⟨ہاں۔⟩"),
+        ("ur", "1. ⟨ڈ. احمد آیا۔⟩2. ⟨ہاں۔⟩"),
         ("bg", "⟨И. Вазов, ж.к. Младост, бл. 5.⟩ ⟨Да.⟩ ⟨Цена 5 лв.⟩ ⟨Не.⟩"),
         ("uk", "⟨Див. рис. 3.⟩ ⟨Із 5 бер. 1990 р.⟩ ⟨Це 5 хв.⟩ ⟨Ні.⟩"),
         ("ru", "⟨Я дал им.⟩ ⟨Был 1941 г.⟩ ⟨В театр им. А. С. Пушкина.⟩"),
@@ -410,7 +410,7 @@ def test_a_tag_goes_before_each_sentence():
         ("nb", "⟨Se f.eks. Oslo, dvs. Norge.⟩ ⟨Den koster 5 kr.⟩ ⟨Ja.⟩"),
         ("ro", "⟨Str. Mihai și dna. Pop.⟩ ⟨Vine.⟩"),
         ("en", "⟨See Sect. 5 by Thurs. May 5.⟩ ⟨He left.⟩"),
-        ("pl", "⟨Jest tzw. Dom, godz. 5.⟩ ⟨Tak.⟩"),
+        ("pl", "⟨Jest tzw. Dom, godz. 5 itp.⟩ ⟨Tak.⟩"),
     ],
 )
 def test_what_sentencex_does_not_know_is_known(code, marked):
