@@ -95,9 +95,7 @@ class Batcher:
         if self.taken + places > self._capacity or (
             self.taken_by_long + of_long > self._capacity * share
         ):
-            raise RefusalError(
-                "The queue is full; try again in a moment.", 503, AGAIN
-            )
+            raise RefusalError("The queue is full; try again.", 503, AGAIN)
         self.taken += places
         self.taken_by_long += of_long
         loop = asyncio.get_running_loop()

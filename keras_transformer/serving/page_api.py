@@ -129,11 +129,8 @@ async def _translate(job: Job) -> dict[str, Any]:
                 "end": each.span.end,
                 "hypotheses": [
                     # JSON has no -Infinity, of a search left with nothing.
-                    {
-                        "text": text,
-                        "score": score if math.isfinite(score) else None,
-                    }
-                    for text, score in each.hypotheses
+                    {"text": text, "score": x if math.isfinite(x) else None}
+                    for text, x in each.hypotheses
                 ],
                 "words": each.links,
                 "source_words": _words(each.source, source_lang),

@@ -169,9 +169,7 @@ class Job:
         packing = self.request.headers.get("content-encoding", "identity")
         if packing.lower() != "identity":
             raise RefusalError(
-                f"Expected a body as it is, received {packing[:20]}; send it "
-                "unpacked, or through a proxy that unpacks it.",
-                415,
+                f"Send the body unpacked, received {packing[:20]}.", 415
             )
 
     async def _read(self) -> None:
@@ -181,17 +179,13 @@ class Job:
             service.held += len(part)
             size = len(self.body)
             if size > limits.max_body_bytes:
+                most = limits.max_body_bytes
                 raise RefusalError(
-                    f"Expected a body of at most {limits.max_body_bytes} "
-                    "bytes, received more; send less at a time.",
-                    413,
+                    f"Send at most {most} bytes at a time, received more.", 413
                 )
             if size > _SHORT and service.held > limits.max_bytes_held:
-                raise RefusalError(
-                    "Too many long texts are being read; try again.",
-                    503,
-                    AGAIN | CLOSE,
-                )
+                busy = "Too many long texts are being read; try again."
+                raise RefusalError(busy, 503, AGAIN | CLOSE)
 
     def check_texts(self, count: int, what: str = "") -> None:
         """Refuse more texts, or more of `what`, than a request may have."""

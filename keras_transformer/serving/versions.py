@@ -85,9 +85,7 @@ class ServedModel:
 
     def run(self, signature: str, rows: Sequence[Row]) -> Outputs:
         """Call a signature for B texts, each with the inputs of `inputs`."""
-        columns = [
-            np.array(column, object) for column in zip(*rows, strict=True)
-        ]
+        columns = [np.array(x, object) for x in zip(*rows, strict=True)]
         return self._calls[signature](*columns)
 
 

@@ -81,7 +81,7 @@ def test_a_packed_body_is_refused_in_a_sentence(client):
     asked = {"content": body, "headers": {"Content-Encoding": "gzip"}}
     answer = client.post(PREDICT, **asked)
     assert answer.status_code == 415
-    assert "Expected a body as it is, received gzip" in answer.json()["error"]
+    assert "unpacked, received gzip" in answer.json()["error"]
 
 
 def test_matrices_are_those_of_the_request_alone(client, served):
