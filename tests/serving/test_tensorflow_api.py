@@ -113,7 +113,7 @@ def two_sided(signature, num_sources, num_targets):
     "body, said",
     [
         (two_sided("attention", 33, 33), "at most 32 rows for attention"),
-        (b"", "Expected JSON"),
+        (b"", "Expected UTF-8 JSON"),
         ({"inputs": ["a"], "instances": ["a"]}, "either instances"),
         ({"instances": "ab"}, "either instances"),
         ({"inputs": "ab"}, "either instances"),
