@@ -392,11 +392,11 @@ class Segment:
         start = self._words[run.start][0].start
         end = self._words[run.end - 1][0].end
         origin = self._words[run.start][1]
-        if origin.start < element.start or element.end < origin.end:
+        before = _WORD.search(self.text, origin.start, element.start)
+        if before or _WORD.search(self.text, element.end, origin.end):
             part = self.text[element.start : element.end].strip()
-            at = self._target.find(
-                part, at if start <= at < end else start, end
-            )
+            at = at if start <= at < end else start
+            at = self._target.find(part, at, end)
             if at >= 0:
                 return Span(at, at + len(part))
             # Of "Start/Neues" each link encloses its own part.

@@ -74,6 +74,10 @@ def test_links_around_parts_of_a_word_enclose_their_own_parts():
     (segment,) = read("<a>Start</a>/<a>Neues</a>")
     words = put(segment, (Span(0, 11), "Home/News", [(0, 0)]))
     assert words == "<a>Home</a>/<a>News</a>"
+    # A whole word does not become a part of one.
+    (segment,) = read("Сын <b>дома</b>.")
+    words = put(segment, (Span(0, 9), "Син вдома.", [(0, 0), (1, 1)]))
+    assert words == "Син <b>вдома</b>."
 
 
 def test_a_line_end_within_chinese_is_nothing_as_css_advises():

@@ -264,7 +264,6 @@ def test_a_tag_goes_before_each_sentence():
         ("ja", "⟨え？と声。⟩⟨娘。の歌。⟩⟨順⟩ 1. ⟨割る⟩ 2. ⟨切る⟩ 3. ⟨焼く⟩"),
         # Without a list, "2." may belong to the month after it.
         ("de", "1. ⟨Er kam.⟩ 2. ⟨Sie ging.⟩\n⟨Er kam am 2. Mai.⟩"),
-        ("zh", "1. ⟨北京。⟩2. ⟨上海。⟩"),
         ("ko", '⟨"네."라고 했다.⟩ ⟨네.⟩'),
         ("el", "⟨Ναι\u037e⟩ ⟨Όχι.⟩"),
         # Numbers of a list, bullets and dashes in cells are no sentences.
@@ -276,7 +275,6 @@ def test_a_tag_goes_before_each_sentence():
         ("en", "•\t⟨He came…⟩ ⟨She left.⟩\n⟨He came.⟩¹ ⟨She left.⟩(2)"),
         ("de", "⟨1,5 kg bis Nr. 2.⟩ ⟨Gut.⟩\n⟨1.5 Sie kam. 2.⟩ ⟨Er.⟩"),
         ("de", "⟨Er kam!⟩ ⟨5 Hunde.⟩ ⟨3 Männer mit max. 2 Hunden.⟩"),
-        ("de", "1. ⟨Er kam bis Abb. 12.⟩ ⟨Gut.⟩"),
         ("ja", "⟨来た。⟩※1 ⟨行った。⟩※２：⟨No. 1は犬。⟩⟨No. 2は猫。⟩"),
         # The number of a footnote in brackets, but only there.
         ("en", "⟨He came.⟩[1] ⟨She left.⟩[2][3]\n⟨He paid 3.5 to Dr.⟩[1]"),
@@ -311,7 +309,7 @@ def test_a_tag_goes_before_each_sentence():
         ("ko", '⟨"갔다.⟩ ⟨봤다."라고 했다.⟩ ⟨(네.⟩ ⟨네.)⟩'),
         # A lost space behind capitals, and a district of Budapest.
         ("en", "⟨We left the USA.⟩⟨She came.⟩ ⟨ASP.Net and VB.NET ran.⟩"),
-        ("zh", "⟨他生于1990。⟩⟨2010年他去了。⟩⟨价格是3。5元。⟩"),
+        ("zh", "⟨他生于1990。⟩⟨2010年他去了。⟩⟨3。5元。⟩\n1. ⟨北。⟩2. ⟨上。⟩"),
         ("hu", "⟨A VIII. ker. Budapest.⟩ ⟨Igen.⟩"),
         # Behind a title, or an initial that begins no list.
         ("fr", "⟨M. Martin dort.⟩ ⟨Le chien de M. Martin.⟩ ⟨Le Dr. Martin.⟩"),
@@ -322,10 +320,9 @@ def test_a_tag_goes_before_each_sentence():
         ("de", "⟨Im 19. Jahrhundert war es so.⟩ ⟨Der 2. Weltkrieg.⟩"),
         ("de", "⟨Er ist 19.⟩ ⟨Nein.⟩\n⟨Der 1. FC kam am 3. Tag⟩"),
         # A small letter goes on behind an abbreviation.
-        ("pl", "⟨Było to w 1990 r. latem.⟩"),
-        ("ru", "⟨Он лежит, т. е. спит.⟩"),
+        ("pl", "⟨Było to w 1990 r. latem.⟩\n⟨Jest tzw. Dom itp.⟩ ⟨Tak.⟩"),
         ("sv", "⟨Den är t.ex. svart.⟩"),
-        ("es", "⟨Vino a las 5 p. m. ayer.⟩"),
+        ("es", "⟨Vino a las 5 p. m. ayer.⟩\n⟨En 1920 d. C. y murió.⟩"),
         ("pt", "⟨Uma cor, p. ex. preto.⟩\n⟨Em 44 a.C. em Roma.⟩"),
         ("nl", "⟨Hij heeft o.a. honden.⟩"),
         ("da", "⟨Det 19. århundrede.⟩"),
@@ -338,7 +335,7 @@ def test_a_tag_goes_before_each_sentence():
         ("en", "⟨He came.⟩[1–3] ⟨She left.⟩[^1] ⟨It ran.⟩¹,² ⟨No.⟩[^2]"),
         # Addresses alone stay.
         ("en", "https://a.com/a?b=1\tme@b.com\n<www.example.com>\n⟨No.⟩"),
-        ("en", "⟨See www.example.com now.⟩"),
+        ("en", "⟨See www.example.com now.⟩\n⟨See System.Out.println now.⟩"),
         # Of a list without ends.
         ("en", "1. ⟨Flour⟩ 2. ⟨Eggs⟩ 3. ⟨Milk.⟩\n⟨Fig. 1.⟩ ⟨A 2.⟩ ⟨B 3.⟩ ⟨C⟩"),
         ("de", "1. ⟨Ein Hund⟩  2. ⟨Ein Tor⟩\n⟨1. Liga, 2. Liga, 3. Liga⟩"),
@@ -350,7 +347,7 @@ def test_a_tag_goes_before_each_sentence():
         # A sentence in brackets ends as others do, an abbreviation does not.
         ("en", "⟨(He came.)⟩ ⟨She left.⟩ ⟨(It ran!)⟩ ⟨[Yes, all of it.]⟩"),
         ("en", "⟨No.⟩\n⟨He (a man.) came.⟩ ⟨(Dr.) Dog.⟩\n–\n⟨Wait… he came.⟩"),
-        ("de", "⟨(geb.) Kohl.⟩ ⟨(Er kam.) und⟩"),
+        ("de", "⟨(geb.) Kohl.⟩ ⟨(Er kam.) und⟩\n1. ⟨Bis Abb. 12.⟩ ⟨Gut.⟩"),
         # A quotation mark behind a space opens, in every style.
         ("de", "⟨Sie ging.⟩ ⟨‚Ja.‘⟩ ⟨‚Gut‘, sagt er.⟩ ⟨„Nein!“⟩"),
         ("de", "⟨»Ja!« rief er.⟩\n⟨Sie ging.“⟩ ⟨Er kam.‘⟩ ⟨Ja.»⟩ ⟨Nein.⟩"),
@@ -361,6 +358,12 @@ def test_a_tag_goes_before_each_sentence():
         ("fr", "⟨Il vint.⟩ ⟨« Oui. »⟩ ⟨« Non », dit-il.⟩ ⟨L’art. 5 dit non.⟩"),
         ("nl", "⟨Hij kwam.⟩ ⟨’s Avonds at hij.⟩ ⟨‘Nee!’⟩"),
         ("cs", "⟨„Ano!“ řekl.⟩ ⟨Ne.⟩"),
+        # Between words that belong together, before a year, and in laws.
+        ("en", "⟨Tel./Fax: 5, Mon.–Fri. 9 to 5.⟩ ⟨Ey et al. (2019), Eq. 5.⟩"),
+        ("de", "⟨10 Stk./Pck.⟩ ⟨Tel./Fax: 5.⟩ ⟨Im 17./18. Jh. war es so.⟩"),
+        ("fr", "⟨L’art. L. 121-1 du 14 juill. 1989.⟩ ⟨Il dit : art.⟩ ⟨L’un.⟩"),
+        ("ru", "⟨Абз. 3, т. е. да.⟩ ⟨Тут 5 чел./км².⟩ ⟨5 чел. (2024)[7].⟩"),
+        ("uk", "⟨Мал. 3.⟩ ⟨Див. розд. 5.⟩ ⟨Тут 300 ос./км².⟩ ⟨Пн.–Пт. з 9.⟩"),
         # Between texts in a line stands a border, in a product none.
         ("en", "⟨A man⟩ | ⟨A dog.⟩ • ⟨Home⟩ · ⟨News⟩ |\n⟨5 · 3 is 15.⟩"),
         ("en", "⟨A bike[1] and¹ a dog.⟩[2]: 12 ⟨Two.⟩[3][note 1] ⟨It ran.⟩12"),
@@ -373,7 +376,6 @@ def test_a_tag_goes_before_each_sentence():
         ("zh", "1、⟨北京。⟩2、⟨上海。⟩⟨（他笑了。）⟩⟨他来了。⟩⟨（笑）好。⟩"),
         # Abbreviations, and words that look like one at an end.
         ("fr", "⟨En janv. 52 av. J.-C. vint Mme. Martin.⟩"),
-        ("fr", "⟨J.-P. Martin dort.⟩"),
         ("ru", "⟨См. рис. 3.⟩ ⟨«Да!» — сказал он.⟩ — ⟨Да! — сказал он.⟩"),
         ("hi", "⟨वह ५.५ कि.मी. दूर है।⟩ ⟨डा. राम आए|⟩ ⟨“कब?” उसने पूछा।⟩"),
         ("mr", "⟨हे केले मी.⟩ ⟨ते ५ मी. लांब.⟩"),
@@ -384,7 +386,7 @@ def test_a_tag_goes_before_each_sentence():
         ("ru", "⟨Я дал им.⟩ ⟨Был 1941 г.⟩ ⟨В театр им. А. С. Пушкина.⟩"),
         ("ru", "⟨Хлеб и т. д.⟩ ⟨Был XX в.⟩ ⟨Но что?.. спросил Дж. Смит.⟩"),
         ("de", "⟨Fa. Ey, Parkstr. 5, Ulm usw.⟩ ⟨Sie kam.⟩"),
-        ("fr", "⟨J’ai lu la BD.⟩ ⟨Voir no. 5, bd. Foch.⟩"),
+        ("fr", "⟨J.-P. Ey a la BD.⟩ ⟨Voir no. 5, bd. Foch.⟩"),
         ("pt", "⟨Ver pág. 5.⟩ ⟨Custa n.º 5.⟩"),
         ("en", "⟨No.⟩ ⟨It is art.⟩ ⟨OK.⟩ ⟨I won't.⟩ ⟨He has No. 5.⟩"),
         ("en", "00:00:01,000 --> 00:00:03,000\n⟨_Go._⟩ ⟨Now.⟩"),
@@ -394,14 +396,12 @@ def test_a_tag_goes_before_each_sentence():
         # A name with points is one word, but a space may be lost.
         ("en", "⟨See https://x.com/A.PDF?Title=Page now.⟩"),
         ("en", "⟨ASP.NET is in C:\\Me\\File.TXT.⟩\n⟨He came.⟩⟨She left.⟩"),
-        ("en", "⟨See System.Out.println now.⟩"),
         ("ja", "⟨https://x.com/a.php?Title=Aを開く。⟩⟨次。⟩"),
         # One small letter goes on too, and a line may begin with a digit.
         ("pl", "⟨Było to w 1920 r. w Warszawie.⟩\n⟨5 maja 1920 r. powstał.⟩"),
         ("hr", "⟨Rođen je 1920. u Zagrebu.⟩"),
         ("hu", "⟨2026. január 5-én jött.⟩ ⟨A ker. Budapest.⟩"),
         ("it", "⟨Nel 44 a.C. fu ucciso.⟩ ⟨Nel 44 d. C. no.⟩"),
-        ("es", "⟨En 1920 d. C. y murió.⟩"),
         # A name may begin with a small letter.
         ("ja", "⟨終わり。⟩⟨iPhoneを買った。⟩⟨pHは7だ。⟩⟨x軸。⟩"),
         ("ja", "⟨〝引用。〟と言う。⟩⟨〝引用。〟⟩⟨次。⟩"),
@@ -410,7 +410,6 @@ def test_a_tag_goes_before_each_sentence():
         ("nb", "⟨Se f.eks. Oslo, dvs. Norge.⟩ ⟨Den koster 5 kr.⟩ ⟨Ja.⟩"),
         ("ro", "⟨Str. Mihai și dna. Pop.⟩ ⟨Vine.⟩"),
         ("en", "⟨See Sect. 5 by Thurs. May 5.⟩ ⟨He left.⟩"),
-        ("pl", "⟨Jest tzw. Dom, godz. 5 itp.⟩ ⟨Tak.⟩"),
     ],
 )
 def test_what_sentencex_does_not_know_is_known(code, marked):
