@@ -82,7 +82,7 @@ class Inspection:
                 if not self._repeats:
                     self._hashes.append(hash(pair))
                 self.meet(source)
-                both = f"{source}\n{target}"
+                both = f"{source}\n{target}\n"
                 if _SUSPECT.search(both):
                     leftovers = _LEFT.finditer(both)
                     of_pair = {str(x.lastgroup): x[0] for x in leftovers}

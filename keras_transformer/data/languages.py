@@ -72,13 +72,15 @@ class Language:
         return "rtl" if self.script in _RIGHT_TO_LEFT else "ltr"
 
     @property
-    def name(self) -> str:
-        """The English name, or the code if CLDR has none."""
+    def names(self) -> list[str]:
+        """In English; without a country in English and in itself."""
         try:
             locale = babel.Locale.parse(self.code, sep="-")
+            base = babel.Locale.parse(self.base)
         except (ValueError, babel.UnknownLocaleError):
-            return self.code
-        return locale.get_display_name("en") or self.code
+            return [self.code]
+        names = locale.get_display_name("en"), base.english_name
+        return [x or self.code for x in (*names, base.display_name)]
 
     @property
     def bleu_tokenizer(self) -> str:
@@ -162,8 +164,11 @@ def spelling_in(names: Collection[Any], code: str) -> str:
     wanted = read_code(code)
     same = [x for x, known in codes.items() if known.is_same(wanted)]
     same = [x for x in same if len(codes[x].countries | wanted.countries) < 2]
-    # Or else the only one of its language and script, such as `zh` for `zh-CN`.
+    # Or else the only one of its language and script, such as `zh` for `zh-CN`,
+    # or its name, `Chinese` or `中文`.
     exact = [x for x in same if codes[x].code == wanted.code]
+    said = {x.casefold() for x in wanted.names}
+    same = same or [x for x in names if str(x).casefold() in said]
     likely = exact if len(exact) == 1 else same
     return likely[0] if len(likely) == 1 and code not in codes else code
 
@@ -197,10 +202,8 @@ def words_of(text: str, language: str) -> list[tuple[int, int]]:
             lengths.append(len(word))
     else:
         for character in text:
-            if lengths and unicodedata.category(character).startswith("M"):
-                lengths[-1] += 1
-            else:
-                lengths.append(1)
+            is_mark = lengths and unicodedata.category(character)[0] == "M"
+            lengths.append(lengths.pop() + 1 if is_mark else 1)
     places = itertools.pairwise([0, *itertools.accumulate(lengths)])
     return [x for x in places if not text[slice(*x)].isspace()]
 

@@ -69,8 +69,8 @@ async def _list_languages(service: Service, request: Request) -> Response:
     sides = {card.source_lang: [card.target_lang], card.target_lang: []}
     return json_response(
         [
-            {"code": code, "name": language_of(code).name, "targets": targets}
-            for code, targets in sides.items()
+            {"code": x, "name": language_of(x).names[0], "targets": targets}
+            for x, targets in sides.items()
         ]
     )
 
@@ -114,14 +114,12 @@ def _read(job: Job) -> tuple[dict[str, Any], list[str], str, str]:
     texts = fields["q"] if isinstance(fields["q"], list) else [fields["q"]]
     job.check_texts(len(texts))
     if not all(isinstance(text, str) for text in texts):
-        raise RefusalError(
-            "Invalid request: q must be a text or a list of texts"
-        )
+        raise RefusalError("Invalid request: q must be text or a list of texts")
     auto = {"auto": sides[0]}.get(str(fields["source"]).lower())
     source = auto or spelt_by_model(fields["source"], sides)
     target = spelt_by_model(fields["target"], sides)
     if (target, source) == sides:
-        names = [language_of(code).name for code in sides]
+        names = [language_of(code).names[0] for code in sides]
         raise RefusalError(
             f"{names[0]} ({target}) is not available as a target language "
             f"from {names[1]} ({source})"

@@ -278,6 +278,7 @@ class Segment:
         if best == [each.source for each in sentences]:
             return self.sent
         spans = [each.span for each in sentences]
+        self._ends = {end for _, end in spans}
         pieces = splitter.pieces(self.text, spans, best)
         self._target = target = "".join(pieces)
         self._languages = splitter.languages
@@ -333,13 +334,14 @@ class Segment:
         free = free.difference(*(range(*run) for run in runs.values()))
         for child in element.children:
             # It goes to the next border of a word.
-            number, at = words.end, inside.end
+            border, number, at = child.start, words.end, inside.end
             i = bisect.bisect_left(self._borders, (child.start,))
             if i < len(self._borders) and self._borders[i][0] < element.end:
-                _, number, at = self._borders[i]
+                border, number, at = self._borders[i]
             # Or around a free word there: a link without words would be lost.
             near = min(max(number, words.start), words.end - 1)
-            near -= near not in free
+            is_next = child.start < border and border in self._ends
+            near -= (near not in free or is_next) and near - 1 in free
             has_words = _WORD.search(self.text, child.start, child.end)
             if has_words and near in free and child not in runs:
                 free.remove(near)

@@ -66,10 +66,10 @@ async def _show_card(service: Service, request: Request) -> Response:
             "name": service.name,
             "version": model.version,
             "source_lang": source.code,
-            "source_name": source.name,
+            "source_name": source.names[0],
             "source_dir": source.direction,
             "target_lang": target.code,
-            "target_name": target.name,
+            "target_name": target.names[0],
             "target_dir": target.direction,
             **{name: getattr(card, name) for name in _OF_CARD},
             "limits": {

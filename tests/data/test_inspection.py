@@ -44,7 +44,7 @@ def test_what_web_pages_and_wrong_encodings_leave_is_counted():
     odd = text.encode().decode("latin-1"), html.escape(html.escape(text))
     lines = [(text, text[1:]), ("a</b>", "<br>"), ("x", odd[0]), (odd[1], "�")]
     # As Moses' tokeniser writes them; not 5 , of one side's figures.
-    lines += [("well @-@ known", "x"), ("a", "ja , ja"), ("It .", ".5 : !")]
+    lines += [("well @-@ known", "x"), ("a", "Ja ."), ("It .", ".5 : !")]
     found = look(lines * 5)
     counts = {"entities": 5, "tags": 5, "mojibake": 10, "tokenisation": 15}
     assert found.leftovers == counts
