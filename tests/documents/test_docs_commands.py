@@ -158,7 +158,7 @@ def test_the_table_is_true_of_each_language():
         language = language_of(code)
         spaces = "spaces" if language.has_spaces else "nothing"
         expected = (
-            f"| `{code}` | {language.name} | {language.direction} | {spaces} | "
-            f"`{language.bleu_tokenizer}` |"
+            f"| `{code}` | {language.names[0]} | {language.direction} | "
+            f"{spaces} | `{language.bleu_tokenizer}` |"
         )
         assert row == expected
