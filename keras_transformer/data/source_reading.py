@@ -138,6 +138,12 @@ def _table(processor: Any, pieces: set[str]) -> dict[str, str]:
     # Between words without spaces it is no hyphen.
     alike |= {x: f" {alike[x]} " for x in "—―" if x in alike}
     table = _dashes(pieces, known) if {",", "-"} <= pieces else {}
+    # If '"' has no piece, it opens, or behind a word closes.
+    pair = next(filter(pieces.issuperset, '"" «» “” „“ „”'.split()), '""')
+    if pair[0] != pair[1]:
+        alike |= (marks := dict.fromkeys({*'"”“„‟″'} - pieces, pair[0]))
+        ends = [x for x in known if x.isalnum() or x in ".,!?…)"]
+        table |= {x + y: x + pair[1] for x in ends for y in marks}
     alike = str.maketrans(alike)
     for text, meaning in _meanings().items():
         if not known.issuperset(text):
@@ -189,9 +195,8 @@ def _meanings() -> dict[str, str]:
         meanings[kana + both[0]] = plain
     for number, note in itertools.product("0123456789", _NOTES):
         # "2024¹" is not "20241".
-        meanings[number + note] = (
-            f"{number} {unicodedata.normalize('NFKC', note)}"
-        )
+        plain = unicodedata.normalize("NFKC", note)
+        meanings[number + note] = f"{number} {plain}"
     meanings |= {character: character for row in _ALIKE for character in row}
     meanings |= dict.fromkeys(_SPACES, " ")
     meanings |= {"\u0e4d\u0e32": "\u0e33", "⋯": "…", "・・・": "…"}
