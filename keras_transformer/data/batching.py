@@ -18,7 +18,7 @@ from keras_transformer.data.batch_plan import Batch, BatchPlan
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.texts import checked_pairs, checked_texts
 from keras_transformer.data.tokenizer import Tokenizer, own_operators
-from keras_transformer.settings import whole_number
+from keras_transformer.settings import logger, whole_number
 
 Texts: TypeAlias = Sequence[str] | tf.Tensor
 Ids: TypeAlias = tuple[np.ndarray, np.ndarray]  # Source and target.
@@ -68,6 +68,9 @@ def batches(
         max_length = checked("max_length", max_length)
     texts = checked_pairs("pairs", pairs)
     records = TokenisedCorpus.in_memory(texts, tokenizer, max_length)
+    if records.dropped or records.empty:
+        said = "Dropped %d pairs above %s tokens (`max_length`) and %d empty."
+        logger.warning(said, records.dropped, max_length, records.empty)
     plan = BatchPlan(records, batch_tokens, seed, shuffle)
     steps, completed = len(plan), 0
 
@@ -77,10 +80,8 @@ def batches(
 
     def numbers_of_epoch(_: tf.Tensor) -> tf.data.Dataset:
         # An abandoned iterator leaves its epoch to the next one.
-        first = tf.numpy_function(
-            lambda: np.int64(completed * steps), [], tf.int64
-        )
-        return tf.data.Dataset.range(steps).map(lambda i: first + i)
+        epoch = tf.numpy_function(lambda: np.int64(completed), [], tf.int64)
+        return tf.data.Dataset.range(steps).map(lambda i: epoch * steps + i)
 
     numbers = tf.data.Dataset.range(1).flat_map(numbers_of_epoch)
     numbers = numbers.apply(tf.data.experimental.assert_cardinality(steps))
@@ -160,9 +161,8 @@ def _dataset(
     dataset = numbers.map(assemble).prefetch(8).map(take)
     options = tf.data.Options()
     # If several workers share the batches in `fit`, they split the rows.
-    options.experimental_distribute.auto_shard_policy = (
-        tf.data.experimental.AutoShardPolicy.DATA
-    )
+    by_rows = tf.data.experimental.AutoShardPolicy.DATA
+    options.experimental_distribute.auto_shard_policy = by_rows
     # There is nothing to tune, and the tuning thread can hold up the end of an
     # iterator for a minute.
     options.autotune.enabled = False
