@@ -16,7 +16,7 @@ import dataclasses
 import html
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 
 from keras_transformer.data.languages import language_of, words_of
@@ -98,9 +98,8 @@ async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
             f"Expected {MAX_HTML} characters of HTML at most, received {size}."
         )
     has_marks = itertools.repeat(card_of(job.model).terms)
-    pages: list[list[Segment]] = await job.apart(
-        list, map(read, texts, has_marks)
-    )
+    reading = map(read, texts, has_marks)
+    pages: list[list[Segment]] = await job.apart(list, reading)
     segments, tags = list[Segment](), list[str]()
     for page in pages:
         segments += page
@@ -110,11 +109,8 @@ async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
     pairs = zip(segments, found, strict=True)
     asking = [y for x, those in pairs if x.has_elements for y in those]
     await job.link(asking, _with_symbols)
-    splitters = itertools.repeat(job.splitter)
-    done: list[str] = await job.apart(
-        list, map(Segment.put, segments, found, splitters)
-    )
-    parts = iter(done)
+    putting = map(Segment.put, segments, found, itertools.repeat(job.splitter))
+    parts: Iterator[str] = iter(await job.apart(list, putting))
     return [["".join(itertools.islice(parts, len(page)))] for page in pages]
 
 
@@ -278,7 +274,6 @@ class Segment:
         if best == [each.source for each in sentences]:
             return self.sent
         spans = [each.span for each in sentences]
-        self._ends = {end for _, end in spans}
         pieces = splitter.pieces(self.text, spans, best)
         self._target = target = "".join(pieces)
         self._languages = splitter.languages
@@ -290,6 +285,8 @@ class Segment:
         self._lost = {*self._codes} - {x for _, x in _STAND_IN.findall(target)}
         # Of each word of the translation, its place and its source word's.
         self._words: list[tuple[Span, Span]] = []
+        # By the end of each sentence, the number of its first word.
+        self._firsts = dict[int, int]()
         # Where words and sentences begin and end: in the text, in the words and
         # in the translation.
         edges = [*itertools.chain(*spans), len(self.text)]
@@ -310,20 +307,20 @@ class Segment:
         of_source, of_target = self._languages
         source = _words(self.text[slice(*span)], of_source, span.start)
         target = _words(best, of_target, at)
+        self._firsts.setdefault(span.end, len(self._words))
         origins = {y: x for x, y in links}
         for place, word in enumerate(target if source else ()):
             # Words without a link keep their order.
             default = place * len(source) // len(target)
             origin = source[origins.get(place, default)]
-            number = len(self._words)
+            self._borders.append((origin.start, len(self._words), word.start))
             self._words.append((word, origin))
-            self._borders.append((origin.start, number, word.start))
             # Between its last signs, as in "m<sup>2</sup>.".
             signs = _signs_behind(self._target[slice(*word)])
             of_origin = _signs_behind(self.text[slice(*origin)])
             for i in range(origin.end == span.end, 1 + of_origin):
                 bare = word.end - min(i, signs)
-                self._borders.append((origin.end - i, number + 1, bare))
+                self._borders.append((origin.end - i, len(self._words), bare))
         self._borders.append((span.end, len(self._words), at + len(best)))
 
     def _inner(self, element: _Element, words: Span, inside: Span) -> str:
@@ -340,8 +337,10 @@ class Segment:
                 border, number, at = self._borders[i]
             # Or around a free word there: a link without words would be lost.
             near = min(max(number, words.start), words.end - 1)
-            is_next = child.start < border and border in self._ends
-            near -= (near not in free or is_next) and near - 1 in free
+            if child.start < border:  # The last one, if its sentence ends here.
+                own = range(self._firsts.get(border, number), number)
+                near = max(free.intersection(own), default=near)
+            near -= near not in free
             has_words = _WORD.search(self.text, child.start, child.end)
             if has_words and near in free and child not in runs:
                 free.remove(near)

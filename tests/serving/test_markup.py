@@ -13,7 +13,7 @@ from keras_transformer.serving.markup import read
 from keras_transformer.serving.service import Sentence
 from keras_transformer.translation.sentences import Span, Splitter
 
-EN_DE = Splitter("en", "de")
+EN_DE, EN_ZH = Splitter("en", "de"), Splitter("en", "zh")
 
 
 def put(segment, *parts, splitter=EN_DE):
@@ -149,8 +149,9 @@ def test_elements_whose_words_have_no_translation_take_free_words_beside():
     found = put(segment, (Span(0, 21), "Ein sehr großer Hund.", links))
     assert found == "Ein <a>sehr</a> <b>großer</b> <i>Hund</i>."
     # Not those of the next sentence.
-    both = (Span(0, 6), "Geh hin.", [(0, 0), (0, 1)]), (Span(7, 10), "Er?", [])
-    assert put(read("Go <b>on</b>. He?")[0], *both) == "Geh <b>hin</b>. Er?"
+    both = (Span(0, 6), "去 。", [(0, 0), (0, 1)]), (Span(7, 10), "他？", [])
+    words = put(read("Go <b>on</b>. He?")[0], *both, splitter=EN_ZH)
+    assert words == "<b>去</b> 。他？"
 
 
 @pytest.mark.parametrize(

@@ -274,7 +274,7 @@ def test_a_tag_goes_before_each_sentence():
         ("en", "•\t⟨He came…⟩ ⟨She left.⟩\n⟨He came.⟩¹ ⟨She left.⟩(2)"),
         ("de", "⟨1,5 kg bis Nr. 2.⟩ ⟨Gut.⟩\n⟨1.5 Sie kam. 2.⟩ ⟨Er.⟩"),
         ("de", "⟨Er kam!⟩ ⟨5 Hunde.⟩ ⟨3 Männer mit max. 2 Hunden.⟩"),
-        ("ja", "⟨来た。⟩※1 ⟨行った。⟩※２：⟨No. 1は犬。⟩⟨No. 2は猫。⟩"),
+        ("ja", "⟨来た。⟩※1 ⟨5着。⟩*⟨5個。⟩*1⟨行く。⟩※２：⟨No. 1は犬。⟩"),
         # The number of a footnote in brackets, but only there.
         ("en", "⟨He came.⟩[1] ⟨She left.⟩[2][3]\n⟨He paid 3.5 to Dr.⟩[1]"),
         ("en", "⟨He came.⟩1 ⟨See [1].⟩ ⟨Fig.1 Shows it.⟩"),
