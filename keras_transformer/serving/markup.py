@@ -358,8 +358,7 @@ class Segment:
             if child.code:  # The model has left it out.
                 inner = f"{self._gap}{inner}{self._gap}"
             elif start == end and child.is_shown:
-                before, after = self._spaces[end : end + 2]
-                inner = f"{before}{inner}{after}"
+                inner = inner.join(self._spaces[end : end + 2])
             parts += self._written(at, start), inner
             at = end
         return "".join([*parts, self._written(at, inside.end), element.closing])
@@ -393,8 +392,9 @@ class Segment:
         start = self._words[run.start][0].start
         end = self._words[run.end - 1][0].end
         origin = self._words[run.start][1]
-        before = _WORD.search(self.text, origin.start, element.start)
-        if before or _WORD.search(self.text, element.end, origin.end):
+        is_own = element.start < origin.end and origin.start < element.end
+        sides = (origin.start, element.start), (element.end, origin.end)
+        if is_own and any(_WORD.search(self.text, *x) for x in sides):
             part = self.text[element.start : element.end].strip()
             at = at if start <= at < end else start
             at = self._target.find(part, at, end)

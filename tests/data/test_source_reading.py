@@ -116,7 +116,6 @@ def test_a_seldom_character_of_sources_is_one_of_the_targets(tmp_path):
         ("คำ 30", "ค\u0e4dา ๓๐", "คำ 30"),
         ("长 日本 ５ ５", "⻓ ⽇本 5", "长 日本 ５"),
         ("да — нет, - 5", "да – нет 5 – 5", "да — нет 5 - 5"),
-        # Straight quotes, where books have only others.
         ("«да» (5)!", '"да" („5“)! “5!”', "«да» («5»)! «5!»"),
         ("“I’m 5.” (5)", '"I\'m 5." ("5")', "“I’m 5.” (“5”)"),
         ("„Ja.“ (5)", '"Ja." (”5”)', "„Ja.“ („5“)"),

@@ -73,9 +73,11 @@ def test_links_around_parts_of_a_word_enclose_their_own_parts():
     words = put(segment, (Span(0, 11), "Home/News", [(0, 0)]))
     assert words == "<a>Home</a>/<a>News</a>"
     # A whole word does not become a part of one.
-    (segment,) = read("Сын <b>дома</b>.")
-    words = put(segment, (Span(0, 9), "Син вдома.", [(0, 0), (1, 1)]))
-    assert words == "Син <b>вдома</b>."
+    for origin in 1, 2:
+        (segment,) = read("Сын <b>дома</b>, да.")
+        links = [(0, 0), (origin, 1), (2, 2)]
+        words = put(segment, (Span(0, 13), "Син вдома, так.", links))
+        assert words == "Син <b>вдома</b>, так."
 
 
 def test_a_line_end_within_chinese_is_nothing_as_css_advises():
