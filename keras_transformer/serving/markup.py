@@ -290,7 +290,7 @@ class Segment:
         # Where words and sentences begin and end: in the text, in the words and
         # in the translation.
         edges = [*itertools.chain(*spans), len(self.text)]
-        edges.insert(0, edges[0] - len(pieces[0]))
+        edges.insert(0, max(0, edges[0] - len(pieces[0])))
         self._borders: list[tuple[int, int, int]] = [(edges[0], 0, 0)]
         at = 0
         for i, piece in enumerate(pieces):

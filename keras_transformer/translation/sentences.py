@@ -324,10 +324,12 @@ class Splitter:
             if result and not _LINE_END.search(gap):
                 gap = gap if self._has_gaps or gap.strip() else ""
                 gap = gap or " " * self._has_gaps
-                gap = self.space * bool(gap[0:1].strip()) + gap
+            gap = self.space * bool(result and gap[:1].strip()) + gap
+            gap += self.space * bool(gap[-1:].strip())
             result += [gap, part]
             position = span.end
-        return [*result, text[position:]]
+        tail = text[position:]
+        return [*result, self.space * bool(result and tail[:1].strip()) + tail]
 
 
 def search_each(

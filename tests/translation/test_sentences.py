@@ -211,10 +211,10 @@ def test_between_sentences_stands_what_the_target_puts_there(code, expected):
 
 
 def test_a_number_between_sentences_gets_the_space_of_the_target():
-    text, splitter = "1.本を買う。2.家に帰る。", Splitter("ja", "en")
+    text, splitter = "1.本を買う。[1]家に帰る。※", Splitter("ja", "en")
     spans = [*splitter.spans(text)]
     found = splitter.pieces(text, spans, ["I buy it.", "I go."])
-    assert "".join(found) == "1.I buy it. 2.I go."
+    assert "".join(found) == "1. I buy it. [1] I go. ※"
 
 
 def test_a_tag_goes_before_each_sentence():
