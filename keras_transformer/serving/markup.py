@@ -179,8 +179,9 @@ def read(source: str, has_marks: bool = False) -> list["Segment"]:
     found, segments = _Reader(source).parts, list[list[Part]]([[]])
     ends = [*(start for start, _, _ in found[1:]), len(source)]
     for (start, kind, tag), end in zip(found, ends, strict=True):
-        before = segments[-1][-2:]
-        # Two links without a space between are two texts.
+        near = segments[-1][-3:]
+        before = [x for x in near if x[2].strip() or "\n" not in x[2]][-2:]
+        # Two links without a space between, or in two lines, are two texts.
         kinds = [*(x[:2] for x in before[1:]), (kind, tag)]
         is_beside = kinds == [(")", "a"), ("(", "a")]
         if kind == "|" or (is_beside and _LATIN.search(before[0][2])):

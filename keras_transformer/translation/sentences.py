@@ -47,15 +47,12 @@ _ENDING = rf"(?<![{_END}])[{_END}]+(?![{_END}])"
 # To a model of single sentences, those of a quotation are single ones as well.
 # sentencex cuts none between quotation marks, so it sees spaces in their place.
 _QUOTES = "\"'“”„‟‘’‚‛«»‹›「」『』｢｣〝〞〟"
-_QUOTE = re.compile(f"[{_QUOTES}\u3000]")
-_PAIR = re.compile(rf'"([^"{_ENDS}]*)"')
 
 
 def _listed(language: str) -> str:
     """Read what the file has of a language, as a regular expression."""
     path = pathlib.Path(__file__).with_name("abbreviations.txt")
-    lines = path.read_text("utf-8").splitlines()
-    named = [x.split(": ", 1) for x in lines if x[0] != "#"]
+    named = re.findall("(?m)^([a-z ]+): (.+)", path.read_text("utf-8"))
     return "|".join(x for codes, x in named if language in codes.split())
 
 
@@ -101,8 +98,9 @@ _SHOWN = [
         r"(?:\d(?!\d?[.．、]\D)|[a-z](?=[^\W\d_]))",
         "X",
     ),
-    # Of "l'art." the abbreviation is "art."
+    # Of "l'art." the abbreviation is "art.", and none of "R.I.B." is "R."
     (rf"(?<=[^\Wぁ-鿿])[{_QUOTES}](?!\w{{3}})|(?<!\S)['’](?=[nst]\b)", "X"),
+    (rf"(?<=\b[{_CAPITAL}])\.(?=[{_CAPITAL}]\.)", " "),
 ]
 # In German, where sentencex takes the point before a digit for that of "3. 5".
 _DIGIT = rf"(?:(?<=[{_SMALL}]{{3}}\. )|(?<=[!?] ))\d(?!\d*[.)])", "X"
@@ -130,7 +128,9 @@ _WITHIN = (
 # The number before an item of a list, behind a border or the end of a sentence.
 _ITEM = re.compile(
     r"(?:(^\W*|[:：，；]\s*|(?<=\S)(?:  +(?!1\.)|\s*\u3000))"
-    r"|(?<=[^\W\d][.!?。！？]|.[।॥؟۔])\s*)((\d{1,3})[.．、])(?=\s|[^\W\d])"
+    r"|(?<=[^\W\d][.!?。！？]|.[।॥؟۔])\s*|(?<=\d[.!?])\s+(?=\(?\w+\)))"
+    r"((\d{1,3})[.．、](?=\s|[^\W\d])"
+    rf"|[(（]?(?:\d{{1,3}}|[a-k]|[ivx]{{2,4}})[)）](?=\s+\W?{_BIG}))"
 )
 # Also behind words without an end, if the first three count up.
 _LOOSE_ITEM = re.compile(
@@ -138,12 +138,13 @@ _LOOSE_ITEM = re.compile(
     rf"|(?<=[{_END}，、；ぁ-鿿])\s*)(?![1１१١]\D))"
     rf"((\d{{1,3}})[.．、])(?=\s*{_BIG})"
 )
-_INITIAL = re.compile(rf"(?<=[{_END}] )[A-Z]\.(?= )")
 # Of a short word before a small letter: "Den är t.ex. svart."
 _POINT = (
     r"(?:(?<=\w)(?<!\w{7})\.|(?<=\w)[?!]?\.\.+)"
     rf"(?= +[{_SMALL}](?:[{_SMALL}]|\s))"
 )
+# In a line that begins with a small letter, sentences do so too.
+_CHAT = r"(?:(?<=[!?] )|(?<=\w\w[aeiou]\w\. )|(?<=\w{3}[aeiou]\. ))[a-z]"
 # A bullet, a dash in a cell, the number of a list, an address stay as they are.
 _KEPT = re.compile(
     r"(?:_|[^\w⠁-⣿])*|\W*(?:\d{1,3}|[A-Za-z])(?:[.．]\d{1,3})*[.．)]"
@@ -225,7 +226,7 @@ class Splitter:
         a letter.
         """
         is_first, end = True, tag.end() if (tag := _TAG.match(text)) else 0
-        given = _PAIR.sub(r"“\1”", text)
+        given = re.sub(rf'"([^"{_ENDS}]*)"', r"“\1”", text)
         text = self._shown(given)
         while piece := _NEXT.search(text, end):
             floor, (begin, end) = end, piece.span()
@@ -255,19 +256,18 @@ class Splitter:
     def _without_numbers(self, found: re.Match[str]) -> str:
         """Let a new line begin in place of each number of a list."""
         line, number = found[0], 1
-        shown = [*_QUOTE.sub(" ", line)]
+        shown = [*re.sub(f"[{_QUOTES}\u3000]", " ", line)]
         loose = [*_LOOSE_ITEM.finditer(line)]
         is_list = [int(x[3]) for x in loose[:3]] == [1, 2, 3]
         for item in loose if is_list else _ITEM.finditer(line):
-            if int(item[3]) != number:
+            if item[3] and int(item[3]) != number:
                 continue
             start, end = item.span(2)
             # Not behind an abbreviation, such as "See Fig. 2."
             before = line[max(0, start - 40) : start].split()[-1:]
-            is_border = item[1] is not None
-            if is_border or len([*self._segment(f"{before[0]} Xx")]) > 1:
+            if item[1] is not None or [*self._segment(f"{before[0]} Xx")][1:]:
                 shown[start:end] = "\n".ljust(end - start)
-                number += 1
+                number += bool(item[3])
         return "".join(shown)
 
     def _in_line(
@@ -278,9 +278,10 @@ class Splitter:
         None begins before `floor`.
         """
         if not re.match(r"[A-Z]\. ", line):  # No list from A on.
-            line = _INITIAL.sub("XX", line)
-        if self._goes_on_small and re.match(rf"[\W_]*(?:{_BIG}|\d)", line):
-            line = _filled(_POINT, "X", line)
+            line = re.sub(rf"(?<=[{_END}] )[A-Z]\.(?= )", "XX", line)
+        if self._goes_on_small:
+            is_chat = re.match(rf"[\W_]*[{_SMALL}]", line)
+            line = _filled(_CHAT if is_chat else _POINT, "X", line)
         line = _BRACKETS.sub(r"\1\3 \2\4 ", line)
         position, spans = begin, list[Span]()
         for part in self._segment(line):
@@ -291,8 +292,7 @@ class Splitter:
                 start = end - len(sentence)
                 before = given[floor:start]
                 opening = before[len(before.rstrip(_OPENING)) :].lstrip()
-                closing = _CLOSING.match(given, end)
-                floor = closing.end() if closing else end
+                floor = x.end() if (x := _CLOSING.match(given, end)) else end
                 spans.append(Span(start - len(opening), floor))
         return spans
 
@@ -385,8 +385,7 @@ def tag_of(text: str) -> str:
 
     No sentence of the text has it: put it before each.
     """
-    tag = _TAG.match(text)
-    return f"{tag[1]} " if tag else ""
+    return f"{tag[1]} " if (tag := _TAG.match(text)) else ""
 
 
 def check_alone(**others: bool) -> None:

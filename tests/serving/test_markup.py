@@ -167,7 +167,7 @@ def test_elements_whose_words_have_no_translation_take_free_words_beside():
         ("a <map><area></map> b<meta> c", "a b c"),
         ("a <slot/>b", "a b"),
         # Links have spaces between, or none where the language has none.
-        ("<a>a</a> <a>b</a>,<a>c</a>", "a b,c"),
+        ("<a>a</a> <a>b</a>,<a>c</a>\n<a>d</a>", "a b,c|d"),
         ("<a>你</a><a>好</a>", "你好"),
         ("a <i>" * 99 + "b", "a " * 99 + "b"),
         # What a word processor leaves.

@@ -266,7 +266,7 @@ def test_a_tag_goes_before_each_sentence():
         ("de", "1. ⟨Er kam.⟩ 2. ⟨Sie ging.⟩\n⟨Er kam am 2. Mai.⟩"),
         ("el", "⟨Ναι\u037e⟩ ⟨Όχι.⟩"),
         # Numbers of a list, bullets and dashes in cells are no sentences.
-        ("en", "1. ⟨He came.⟩ 2. ⟨She left.⟩"),
+        ("en", "1. ⟨He came.⟩ 2. ⟨She left.⟩\n1) ⟨Do.⟩ 2) ⟨Go.⟩ ⟨Up.⟩ 3) ⟨It⟩"),
         # Such numbers belong to their sentences.
         ("en", "⟨1.5 million came by Jan. 2.⟩\n1. ⟨See Fig. 12.⟩"),
         ("en", "1. ⟨See Fig. 2.⟩ ⟨Go.⟩\n⟨1.2 See Art. 2.⟩ ⟨We do.⟩"),
@@ -290,8 +290,7 @@ def test_a_tag_goes_before_each_sentence():
         ("en", "▶️⬛◾ ⟨It ran⟩ ⏰\n‼️ ⟨No.⟩"),
         # A digit in a box is one within a sentence, "‼" two marks behind it.
         ("en", "1️⃣ ⟨It ran⟩ 2️⃣\n⟨Press 1️⃣ now‼⟩"),
-        # So-and-so in Japanese, and a joiner that belongs to a letter.
-        ("ja", "⟨○○さんが来た。⟩"),
+        # A joiner that belongs to a letter.
         ("ml", "⟨അവന്‍⟩"),
         # Lists within a line, and commas before their numbers.
         ("zh", "⟨步骤：⟩1.⟨打开。⟩2.⟨取出。⟩\n1. ⟨打开⟩2. ⟨取出⟩3. ⟨关上⟩"),
@@ -300,11 +299,11 @@ def test_a_tag_goes_before_each_sentence():
         # The sentences of a quotation are sentences, its end is in the last.
         ("en", "⟨“I ran.⟩ ⟨I sat,” he said.⟩ ⟨'It?' I asked.⟩ ⟨“I?” Al said.⟩"),
         ("en", '⟨"Size r".⟩ ⟨(He ran.⟩ ⟨It sat.)⟩ ⟨"No."⟩ ⟨"Yes."⟩'),
-        ("ja", "⟨「来た。⟩⟨見た。」と言った。⟩"),
+        ("ja", "⟨「来た。⟩⟨見た。」と言った。⟩\n⟨○○さんが来た。⟩"),
         ("ja", "⟨『次。⟩⟨次。』⟩⟨（来。⟩⟨た。）⟩"),
         ("zh", '⟨他说："我来了。⟩⟨我走。"⟩⟨好。⟩⟨“来了。”⟩⟨“走！”。⟩'),
         ("de", "⟨»Ja.⟩ ⟨Nein.«⟩ ⟨„So.⟩ ⟨Ja“, sagt er.⟩ ⟨‚Dr. Ey kam.⟩ ⟨Ja.‘⟩"),
-        ("fr", "⟨Il dit : « Oui.⟩ ⟨Non. »⟩ ⟨« Si »⟩"),
+        ("fr", "⟨Un C.V. et R.I.B. vu.⟩ ⟨Il dit : « Oui.⟩ ⟨Non. »⟩ ⟨« Si »⟩"),
         ("ko", '⟨"네."라고 했다.⟩ ⟨"갔다.⟩ ⟨봤다."라고 했다.⟩ ⟨(네.⟩ ⟨네.)⟩'),
         # A lost space behind capitals.
         ("en", "⟨We left the USA.⟩⟨She came.⟩ ⟨ASP.Net and VB.NET ran.⟩"),
@@ -312,10 +311,10 @@ def test_a_tag_goes_before_each_sentence():
         # Behind a title, or an initial that begins no list.
         ("fr", "⟨M. Martin dort.⟩ ⟨Le chien de M. Martin.⟩ ⟨Le Dr. Martin.⟩"),
         ("es", "⟨Vino.⟩ ⟨D. Juan duerme.⟩\n⟨Está bien.⟩ ⟨Vamos.⟩"),
-        ("en", "A. ⟨He came.⟩ B. ⟨She left.⟩"),
+        ("en", "A. ⟨He came.⟩ B. ⟨She left.⟩\n⟨So:⟩ a) ⟨I do.⟩ b) ⟨Go.⟩ ⟨No.⟩"),
         # German ordinals.
         ("de", "⟨Im 19. Jahrhundert war es so.⟩ ⟨Der 2. Weltkrieg.⟩"),
-        ("de", "⟨Er ist 19.⟩ ⟨Nein.⟩\n⟨Der 1. FC kam am 3. Tag⟩"),
+        ("de", "⟨Er ist 19.⟩ ⟨Nein.⟩\n⟨Der 1. FC kam am 3. Tag⟩\n⟨stau.⟩ ⟨ja⟩"),
         # A small letter goes on behind an abbreviation.
         ("es", "⟨Vino a las 5 p. m. ayer.⟩\n⟨En 1920 d. C. y murió.⟩"),
         ("da", "⟨Det 19. århundrede.⟩"),
@@ -342,7 +341,7 @@ def test_a_tag_goes_before_each_sentence():
         ("en", "⟨No.⟩\n⟨He (a man.) came.⟩ ⟨(Dr.) Dog.⟩\n–\n⟨Wait… he came.⟩"),
         ("de", "⟨(geb.) Kohl.⟩ ⟨(Er kam.) und⟩\n1. ⟨Bis Abb. 12.⟩ ⟨Gut.⟩"),
         # A quotation mark behind a space opens, in every style.
-        ("de", "⟨Sie ging.⟩ ⟨‚Ja.‘⟩ ⟨‚Gut‘, sagt er.⟩ ⟨„Nein!“⟩"),
+        ("de", "⟨Sie ging.⟩ ⟨‚Ja.‘⟩ ⟨‚Gut‘, sagt er.⟩ ⟨„Nein!“⟩\n⟨na?⟩ ⟨ja⟩"),
         ("de", "⟨»Ja!« rief er.⟩\n⟨Sie ging.“⟩ ⟨Er kam.‘⟩ ⟨Ja.»⟩ ⟨Nein.⟩"),
         ("en", "⟨He ran.⟩ ⟨‘Yes.’⟩ ⟨‘It’s so,’ he said.⟩ ⟨“No!”⟩"),
         ("en", "⟨He ran.⟩ ⟨'No.'⟩ ⟨\"Yes.\"⟩"),
@@ -350,7 +349,7 @@ def test_a_tag_goes_before_each_sentence():
         ("sv", "⟨Han kom.⟩ ⟨’Ja’, sa hon.⟩ ⟨”Nej.”⟩ ⟨’Jo!’⟩"),
         ("fr", "⟨Il vint.⟩ ⟨« Oui. »⟩ ⟨« Non », dit-il.⟩ ⟨L’art. 5 dit non.⟩"),
         ("nl", "⟨Hij kwam.⟩ ⟨’s Avonds at hij o.a. brood.⟩ ⟨‘Nee!’⟩"),
-        ("cs", "⟨„Ano!“ řekl.⟩ ⟨Ne.⟩"),
+        ("cs", "⟨„Ano!“ řekl.⟩ ⟨Ne.⟩ ⟨Firma C.K.D. a Č.S.A. jsou.⟩"),
         # Between words that belong together, before a year, and in laws.
         ("en", "⟨Tel./Fax: 5, Mon.–Fri. 9 to 5.⟩ ⟨Ey et al. (2019), Eq. 5.⟩"),
         ("de", "⟨10 Stk./Pck.⟩ ⟨Tel./Fax: 5.⟩ ⟨Im 17./18. Jh. war es so.⟩"),
@@ -376,8 +375,9 @@ def test_a_tag_goes_before_each_sentence():
         ("bg", "⟨И. Вазов, ж.к. Младост, бл. 5.⟩ ⟨Да.⟩ ⟨Цена 5 лв.⟩ ⟨Не.⟩"),
         ("uk", "⟨Див. рис. 3.⟩ ⟨Із 5 бер. 1990 р.⟩ ⟨Це 5 хв.⟩ ⟨Ні.⟩"),
         ("ru", "⟨Я дал им.⟩ ⟨Был 1941 г.⟩ ⟨В театр им. А. С. Пушкина.⟩"),
+        ("ru", "⟨Пн.–пт. с 9 до 18.⟩ ⟨Арт. 5.⟩ ⟨С.С.С.Р. и С.Ш.А. тут.⟩"),
         ("ru", "⟨Хлеб и т. д.⟩ ⟨Был XX в.⟩ ⟨Но что?.. спросил Дж. Смит.⟩"),
-        ("de", "⟨Fa. Ey, Parkstr. 5, Ulm usw.⟩ ⟨Sie kam.⟩"),
+        ("de", "⟨Fa. Ey, Parkstr. 5, Ulm usw.⟩ ⟨Gem. § 5, 5 Pck. Ei ü. NN.⟩"),
         ("fr", "⟨En janv. 52 av. J.-C.⟩ ⟨Mme. J.-P. Ey, BD.⟩ ⟨No. 5, bd. X.⟩"),
         ("pt", "⟨Ver pág. 5, p. ex. n.º 5.⟩ ⟨Em 44 a.C. em Roma.⟩"),
         ("en", "⟨No.⟩ ⟨It is art.⟩ ⟨OK.⟩ ⟨I won't.⟩ ⟨He has No. 5.⟩"),
@@ -400,7 +400,7 @@ def test_a_tag_goes_before_each_sentence():
         ("ru", "⟨С 5 янв. 1990 по 6 нояб. 1990.⟩ ⟨Ген. Попову, т. е. 5.⟩"),
         ("nb", "⟨Se f.eks. Oslo, dvs. Norge.⟩ ⟨Den koster 5 kr.⟩ ⟨Ja.⟩"),
         ("ro", "⟨Str. Mihai și dna. Pop.⟩ ⟨Vine.⟩"),
-        ("en", "⟨See Sect. 5 by Thurs. May 5.⟩ ⟨He left.⟩"),
+        ("en", "⟨See Sect. 5 by Thurs. May 5.⟩ ⟨By 5 p.m. ET or 2 hrs. on.⟩"),
     ],
 )
 def test_what_sentencex_does_not_know_is_known(code, marked):
