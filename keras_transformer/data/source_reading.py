@@ -114,16 +114,17 @@ def for_sources(model: bytes, pieces: Iterable[str] | None = None) -> bytes:
         pieces = (each.piece for each in proto.pieces if each.type in kinds)
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     sentencepiece.set_min_log_level(3)
-    unmet = {*proto.unmet_in_sources}
-    met = {piece for piece in pieces if unmet.isdisjoint(piece)}
+    # The "2" of `<kept2>` is no piece. One with a space is found when read.
+    symbols = {x.piece for x in proto.pieces if x.type == USER_DEFINED}
+    symbols = {x for x in symbols if x[0] not in (SPACE, x)}
+    met = filter({*proto.unmet_in_sources}.isdisjoint, {*pieces} - symbols)
     rules = _table(processor, {*met, " "})
     if proto.normalizer_spec.precompiled_charsmap:
         own = sentencepiece.SentencePieceNormalizer(model_proto=model)
         rules = dict(own.Decompile()) | rules
     compiled = sentencepiece.SentencePieceNormalizer(norm_map=[*rules.items()])
-    proto.normalizer_spec.precompiled_charsmap = parse_model(
-        compiled.serialized_model_proto()
-    ).normalizer_spec.precompiled_charsmap
+    spec = parse_model(compiled.serialized_model_proto()).normalizer_spec
+    proto.normalizer_spec.precompiled_charsmap = spec.precompiled_charsmap
     return bytes(proto.SerializeToString())
 
 
