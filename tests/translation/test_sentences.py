@@ -279,7 +279,7 @@ def test_a_tag_goes_before_each_sentence():
         ("en", "⟨He came.⟩[1] ⟨She left.⟩[2][3]\n⟨He paid 3.5 to Dr.⟩[1]"),
         ("en", "⟨He came.⟩1 ⟨See [1].⟩ ⟨Fig.1 Shows it.⟩"),
         ("en", "⟨He came.⟩ [1] [12] ⟨A dog.⟩ [b]\n⟨U.S. came.⟩\n⟨U.S.⟩"),
-        ("ja", "⟨来た。⟩[1]⟨行った。⟩[12]\n⟨来た。⟩😀⟨行った。⟩"),
+        ("ja", "⟨来た。⟩[1]⟨行く。⟩⟨[保存]を押す。⟩[注 12]⟨来た。⟩😀⟨行く。⟩"),
         # What shows a mood stays before a sentence, not within one.
         ("en", "😀 ⟨He came.⟩ ❤️ ⟨It ran.⟩ 👨‍👩‍👧👍🏽\n⟨Dr. 😀 Dog came.⟩"),
         ("en", "⟨He came…⟩ 😀 ⟨It I ❤ ran.⟩\n⟨(He came.)⟩ ★ ⟨It ran.⟩"),
