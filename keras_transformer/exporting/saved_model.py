@@ -78,8 +78,8 @@ def export(
         portable: Whether the graph has only operators that every TensorFlow
             has, as `Translator.freeze` says; otherwise the card names what it
             needs.
-        card: Where the model comes from; the export adds how it searches.
-            Without a card `keras-transformer serve` knows no languages.
+        card: Where the model comes from; the export adds how it searches. By
+            default only the translator's languages, for our server.
 
     Returns:
         The path of the SavedModel, `output/version`.
@@ -112,14 +112,13 @@ def export(
         tf.saved_model.save(module, str(partial), traced)
         inputs = {name: x for name, (_, x) in signatures.items()}
         write_warmup(partial, path.absolute().parent.name, inputs)
-        if card:
-            dataclasses.replace(
-                card,
-                search=dataclasses.asdict(search),
-                precision=precision,
-                operators=operators,
-                instructions=instructions,
-            ).save(partial)
+        dataclasses.replace(
+            card or ModelCard(translator.source_lang, translator.target_lang),
+            search=dataclasses.asdict(search),
+            precision=precision,
+            operators=operators,
+            instructions=instructions,
+        ).save(partial)
         if not (batching := path.parent / BATCHING_FILE).exists():
             files.write_text(batching, BATCHING_TEXT)
     if instructions:

@@ -93,7 +93,7 @@ def card_of(model: ServedModel) -> ModelCard:
     """Return the card of a model; `RefusalError` if the export has none."""
     if model.card is None:
         raise RefusalError(
-            "This export does not say its languages; export its run again. "
+            "This export does not say its languages; export its model again. "
             "TensorFlow Serving's interface under /v1 answers all the same.",
             501,
         )

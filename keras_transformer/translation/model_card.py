@@ -1,6 +1,6 @@
 """The model card of an export, `VERSION/model_card.json`, for our server.
 
-Old exports, and exports of models without a run, have none.
+Old exports have none.
 """
 
 import dataclasses
@@ -36,11 +36,12 @@ class ModelCard:
 
     source_lang: str
     target_lang: str
-    preset: str
-    corpus: str
-    parameters: int
+    # These four are empty for a model without a run.
+    preset: str = ""
+    corpus: str = ""
+    parameters: int = 0
     # Names of checkpoints, and a checksum: other weights have another text.
-    weights: str
+    weights: str = ""
     # Of the same weights, search and precision: each has its `corpus`, `split`,
     # `name`, `value` and `signature`.
     scores: tuple[Mapping[str, Any], ...] = ()

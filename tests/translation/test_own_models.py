@@ -27,6 +27,7 @@ import keras_transformer as kt
 from keras_transformer.config import Search, SpecialIds
 from keras_transformer.decoding import own_models as models_of_others
 from keras_transformer.decoding.id_model import IdModel
+from keras_transformer.translation.model_card import ModelCard
 
 VOCAB = 11
 SOURCE = np.array([[5, 7, 9, 3], [6, 3, 0, 0], [10, 4, 3, 0]], "int32")
@@ -220,13 +221,12 @@ def test_an_export_answers_as_its_translator(kind, tmp_path):
     model, source, target = tutorial()
     tokenizer = kt.TokenizerAdapter(source, target)
     if kind == "subclass":
-        model = Features(
-            *(target.size,),
-            **dict(num_layers=1, d_model=6, num_heads=2, ffn_dim=8),
-        )
+        sizes = dict(num_layers=1, d_model=6, num_heads=2, ffn_dim=8)
+        model = Features(target.size, **sizes)
     search = Search(beam_size=2, max_length=5)
-    translator = kt.Translator(model, tokenizer, search)
+    translator = kt.Translator(model, tokenizer, search, "pt", "cs")
     path = kt.export(translator, tmp_path / "own")
+    assert ModelCard.load(path).splitter.languages == ("pt", "cs")
     served = tf.saved_model.load(path).signatures
     assert "attention" not in served
     found = served["serving_default"](tf.constant(TEXTS))
