@@ -32,6 +32,9 @@ _MODIFIERS = {
     **{"arabic": ["Arab"], "euro": []},
 }
 
+# Whose names of languages are found in tables.
+_NAMED_IN = "en de es fr it ja ko pt ru zh zh_Hant".split()
+
 # ISO 15924. Kore and Ethi put spaces, or a mark of their own, between words.
 _CHINESE = frozenset("Hans Hant Hani Bopo".split())
 _WITHOUT_GAPS = _CHINESE | {"Hira", "Hrkt", "Jpan", "Kana"}
@@ -73,14 +76,14 @@ class Language:
 
     @property
     def names(self) -> list[str]:
-        """In English; without a country in English and in itself."""
+        """In English; without a country in itself and other languages."""
         try:
             locale = babel.Locale.parse(self.code, sep="-")
             base = babel.Locale.parse(self.base)
         except (ValueError, babel.UnknownLocaleError):
             return [self.code]
-        names = locale.get_display_name("en"), base.english_name
-        return [x or self.code for x in (*names, base.display_name)]
+        names = [base.get_display_name(x) for x in (self.base, *_NAMED_IN)]
+        return [x or self.code for x in (locale.get_display_name("en"), *names)]
 
     @property
     def bleu_tokenizer(self) -> str:

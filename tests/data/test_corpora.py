@@ -184,7 +184,7 @@ ROWS = [{"id": 7, "de": target, "en": source} for source, target in PAIRS]
         np.array(PAIRS),
         pandas.DataFrame(PAIRS),
         pandas.DataFrame(ROWS),
-        pandas.DataFrame({"de-DE": TARGETS, "n": 3, "ENGLISH": SOURCES}),
+        pandas.DataFrame({"德文": TARGETS, "n": 3, "ENGLISH": SOURCES}),
         pandas.DataFrame({"Deutsch": TARGETS, "text": SOURCES}),
         tf.data.Dataset.from_tensor_slices((SOURCES, TARGETS)),
         tf.data.Dataset.from_tensor_slices({"en": SOURCES, "de": TARGETS}),
