@@ -98,9 +98,9 @@ _SHOWN = [
         r"(?:\d(?!\d?[.．、]\D)|[a-z](?=[^\W\d_]))",
         "X",
     ),
-    # Of "l'art." the abbreviation is "art.", and none of "R.I.B." is "R."
-    (rf"(?<=[^\Wぁ-鿿])[{_QUOTES}](?!\w{{3}})|(?<!\S)['’](?=[nst]\b)", "X"),
+    # None of "R.I.B." is "R.", and of "l'art." the abbreviation is "art."
     (rf"(?<=\b[{_CAPITAL}])\.(?=[{_CAPITAL}]\.)", " "),
+    (rf"(?<=[^\Wぁ-鿿])[{_QUOTES}](?!\w{{3}})|(?<!\S)['’](?=[nst]\b)", "X"),
 ]
 # In German, where sentencex takes the point before a digit for that of "3. 5".
 _DIGIT = rf"(?:(?<=[{_SMALL}]{{3}}\. )|(?<=[!?] ))\d(?!\d*[.)])", "X"
@@ -112,14 +112,14 @@ _NAMES = (
     rf"(?= ?[{_LATIN}]|\w|(?<![A-ZＡ-Ｚ][.．]) \w)"
 )
 _SAID = r"(?:said|asked|answered|replied|cried|thought)\b"
-# No sentence ends before a comma, "he said" or the rest of a word, in a title,
-# a number or a name such as "README.TXT"; in "came.She" one does.
+# No sentence ends before a comma, a colon, "he said" or the rest of a word, in
+# a title, a number or a name such as "README.TXT"; in "came.She" one does.
 _WITHIN = (
     rf"{_ENDING}(?=[{_QUOTES}》〉]*[,;，、；：—…]|[{_QUOTES}）)]+[。.]"
     rf"|[》〉]|[のをと][ァ-ヺ一-鿿]|と(?:か|いう|いった)"
     rf"|[{_QUOTES}]+ [{_SMALL}]"
     rf"|[{_QUOTES}]+ (?:I|(?<=[?!]. )[A-Z]\w+) {_SAID}|[-–/]\w|[ºª°]"
-    rf"|[{_QUOTES}]? ?[-–—/] ?[{_SMALL}]| \(\d+\) *[,.:;[])"
+    rf"|[{_QUOTES}]? ?(?:[-–—/] ?[{_SMALL}]|:[\s\d])| \(\d+\) *[,.:;[])"
     r"|(?<=\d)[.．](?=\d)"
     rf"|(?<=\b[а-я])\.(?=[а-я]\b)|(?<=[{_CAPITAL}])\.(?=[{_CAPITAL}](?!\.))"
     rf"(?!(?<=[{_CAPITAL}]{{2}}\.)(?!Net)[{_CAPITAL}][{_SMALL}])"
@@ -144,7 +144,7 @@ _POINT = (
     rf"(?= +[{_SMALL}](?:[{_SMALL}]|\s))"
 )
 # In a line that begins with a small letter, sentences do so too.
-_CHAT = r"(?:(?<=[!?] )|(?<=\w\w[aeiou]\w\. )|(?<=\w{3}[aeiou]\. ))[a-z]"
+_CHAT = r"(?:(?<=[!?] )|(?<=\w\w(?:[aeiou]\w|\w[aeiou]|[ghms]t)\. ))[a-z]"
 # A bullet, a dash in a cell, the number of a list, an address stay as they are.
 _KEPT = re.compile(
     r"(?:_|[^\w⠁-⣿])*|\W*(?:\d{1,3}|[A-Za-z])(?:[.．]\d{1,3})*[.．)]"

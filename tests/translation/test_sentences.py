@@ -303,7 +303,7 @@ def test_a_tag_goes_before_each_sentence():
         ("ja", "⟨『次。⟩⟨次。』⟩⟨（来。⟩⟨た。）⟩"),
         ("zh", '⟨他说："我来了。⟩⟨我走。"⟩⟨好。⟩⟨“来了。”⟩⟨“走！”。⟩'),
         ("de", "⟨»Ja.⟩ ⟨Nein.«⟩ ⟨„So.⟩ ⟨Ja“, sagt er.⟩ ⟨‚Dr. Ey kam.⟩ ⟨Ja.‘⟩"),
-        ("fr", "⟨Un C.V. et R.I.B. vu.⟩ ⟨Il dit : « Oui.⟩ ⟨Non. »⟩ ⟨« Si »⟩"),
+        ("fr", "⟨L’A.G. et R.I.B. vu.⟩ ⟨Il dit : « Oui.⟩ ⟨Non. »⟩ ⟨« Si »⟩"),
         ("ko", '⟨"네."라고 했다.⟩ ⟨"갔다.⟩ ⟨봤다."라고 했다.⟩ ⟨(네.⟩ ⟨네.)⟩'),
         # A lost space behind capitals.
         ("en", "⟨We left the USA.⟩⟨She came.⟩ ⟨ASP.Net and VB.NET ran.⟩"),
@@ -313,15 +313,15 @@ def test_a_tag_goes_before_each_sentence():
         ("es", "⟨Vino.⟩ ⟨D. Juan duerme.⟩\n⟨Está bien.⟩ ⟨Vamos.⟩"),
         ("en", "A. ⟨He came.⟩ B. ⟨She left.⟩\n⟨So:⟩ a) ⟨I do.⟩ b) ⟨Go.⟩ ⟨No.⟩"),
         # German ordinals.
-        ("de", "⟨Im 19. Jahrhundert war es so.⟩ ⟨Der 2. Weltkrieg.⟩"),
-        ("de", "⟨Er ist 19.⟩ ⟨Nein.⟩\n⟨Der 1. FC kam am 3. Tag⟩\n⟨stau.⟩ ⟨ja⟩"),
+        ("de", "⟨Im 19. Jahrhundert.⟩ ⟨Der 2. Weltkrieg.⟩ ⟨Am 2. und 3. Tag.⟩"),
+        ("de", "⟨Er ist 19.⟩ ⟨Nein.⟩\n⟨1. FC am 3. Tag⟩\n⟨stau.⟩ ⟨geht.⟩ ⟨ja⟩"),
         # A small letter goes on behind an abbreviation.
         ("es", "⟨Vino a las 5 p. m. ayer.⟩\n⟨En 1920 d. C. y murió.⟩"),
         ("da", "⟨Det 19. århundrede.⟩"),
         # But many write without capitals, and some names begin with none.
         ("en", "⟨he came.⟩ ⟨she left.⟩\n⟨I sat.⟩ ⟨iPad left.⟩"),
         ("en", "⟨It ran.⟩ ⟨then it slept.⟩\n⟨It ran at 5 p.m. yesterday.⟩"),
-        ("es", "⟨El perro ladraba.⟩ ⟨luego vino.⟩"),
+        ("es", "⟨El perro ladraba.⟩ ⟨luego vino.⟩\n⟨Un día.⟩[2]\u200b ⟨Dos.⟩"),
         # Other marks of footnotes.
         ("en", "⟨He came.⟩[note 1] ⟨Go.⟩[citation needed] ⟨It ran.⟩[1,2]"),
         ("en", "⟨He came.⟩[1–3] ⟨She left.⟩[^1] ⟨It ran.⟩¹,² ⟨No.⟩[^2]"),
@@ -359,7 +359,6 @@ def test_a_tag_goes_before_each_sentence():
         # Between texts in a line stands a border, in a product none.
         ("en", "⟨A man⟩ | ⟨A dog.⟩ • ⟨Home⟩ · ⟨News⟩ |\n⟨5 · 3 is 15.⟩"),
         ("en", "⟨A bike[1] and¹ a dog.⟩[2]: 12 ⟨Two.⟩[3][note 1] ⟨It ran.⟩12"),
-        ("es", "⟨Un perro.⟩[2]\u200b ⟨Dos.⟩"),
         # Ordinals of German, and numbers of a list.
         ("de", "⟨2. Weltkrieg⟩\n⟨II. Weltkrieg⟩\n⟨1. FC Köln⟩\n⟨IV. Quartal⟩"),
         ("de", "⟨3. Oktober⟩\n1. ⟨Siehe dort.⟩\nII. ⟨Sie.⟩\n⟨Mi., 5. Mai⟩"),
@@ -374,10 +373,11 @@ def test_a_tag_goes_before_each_sentence():
         ("ur", "1. ⟨ڈ. احمد آیا۔⟩2. ⟨ہاں۔⟩"),
         ("bg", "⟨И. Вазов, ж.к. Младост, бл. 5.⟩ ⟨Да.⟩ ⟨Цена 5 лв.⟩ ⟨Не.⟩"),
         ("uk", "⟨Див. рис. 3.⟩ ⟨Із 5 бер. 1990 р.⟩ ⟨Це 5 хв.⟩ ⟨Ні.⟩"),
-        ("ru", "⟨Я дал им.⟩ ⟨Был 1941 г.⟩ ⟨В театр им. А. С. Пушкина.⟩"),
+        ("ru", "⟨Я дал им.⟩ ⟨Был 1941 г.⟩ ⟨В сад им. А. С. Ли.⟩ ⟨5 °С.⟩ ⟨Да.⟩"),
         ("ru", "⟨Пн.–пт. с 9.⟩ ⟨Арт. 5.⟩ ⟨Тут 5 м/с.⟩ ⟨С.С.С.Р. и С.Ш.А.⟩"),
         ("ru", "⟨Хлеб и т. д.⟩ ⟨Был XX в.⟩ ⟨Но что?.. спросил Дж. Смит.⟩"),
         ("de", "⟨Fa. Ey, Parkstr. 5, Ulm usw.⟩ ⟨Gem. § 5, 5 Pck. Ei ü. NN.⟩"),
+        ("de", "⟨Das freut mich.⟩ ⟨Ein Bart, inkl. MwSt.⟩ ⟨Abt.: Verkauf.⟩"),
         ("fr", "⟨En janv. 52 av. J.-C.⟩ ⟨Mme. J.-P. Ey, BD.⟩ ⟨No. 5, bd. X.⟩"),
         ("pt", "⟨Ver pág. 5, p. ex. n.º 5.⟩ ⟨Em 44 a.C. em Roma.⟩"),
         ("en", "⟨No.⟩ ⟨It is art.⟩ ⟨OK.⟩ ⟨I won't.⟩ ⟨He has No. 5.⟩"),
