@@ -303,7 +303,7 @@ def test_a_tag_goes_before_each_sentence():
         ("ja", "⟨『次。⟩⟨次。』⟩⟨（来。⟩⟨た。）⟩"),
         ("zh", '⟨他说："我来了。⟩⟨我走。"⟩⟨好。⟩⟨“来了。”⟩⟨“走！”。⟩'),
         ("de", "⟨»Ja.⟩ ⟨Nein.«⟩ ⟨„So.⟩ ⟨Ja“, sagt er.⟩ ⟨‚Dr. Ey kam.⟩ ⟨Ja.‘⟩"),
-        ("fr", "⟨L’A.G. et R.I.B. vu.⟩ ⟨Il dit : « Oui.⟩ ⟨Non. »⟩ ⟨« Si »⟩"),
+        ("fr", "⟨L’A.G. et R.I.B. vu.⟩ ⟨Il dit : « Oui.⟩ ⟨Non… »⟩ ⟨Si.⟩"),
         ("ko", '⟨"네."라고 했다.⟩ ⟨"갔다.⟩ ⟨봤다."라고 했다.⟩ ⟨(네.⟩ ⟨네.)⟩'),
         # A lost space behind capitals.
         ("en", "⟨We left the USA.⟩⟨She came.⟩ ⟨ASP.Net and VB.NET ran.⟩"),
@@ -339,7 +339,7 @@ def test_a_tag_goes_before_each_sentence():
         # A sentence in brackets ends as others do, an abbreviation does not.
         ("en", "⟨(He came.)⟩ ⟨She left.⟩ ⟨(It ran!)⟩ ⟨[Yes, all of it.]⟩"),
         ("en", "⟨No.⟩\n⟨He (a man.) came.⟩ ⟨(Dr.) Dog.⟩\n–\n⟨Wait… he came.⟩"),
-        ("de", "⟨(geb.) Kohl.⟩ ⟨(Er kam.) und⟩\n1. ⟨Bis Abb. 12.⟩ ⟨Gut.⟩"),
+        ("de", "⟨(geb.) Kohl.⟩ ⟨(Er kam.) und⟩\n1. ⟨Abb. 12.⟩ ⟨„Ja …“⟩ ⟨Er.⟩"),
         # A quotation mark behind a space opens, in every style.
         ("de", "⟨Sie ging.⟩ ⟨‚Ja.‘⟩ ⟨‚Gut‘, sagt er.⟩ ⟨„Nein!“⟩\n⟨na?⟩ ⟨ja⟩"),
         ("de", "⟨»Ja!« rief er.⟩\n⟨Sie ging.“⟩ ⟨Er kam.‘⟩ ⟨Ja.»⟩ ⟨Nein.⟩"),
