@@ -303,7 +303,7 @@ def test_a_tag_goes_before_each_sentence():
         ("ja", "⟨『次。⟩⟨次。』⟩⟨（来。⟩⟨た。）⟩"),
         ("zh", '⟨他说："我来了。⟩⟨我走。"⟩⟨好。⟩⟨“来了。”⟩⟨“走！”。⟩'),
         ("de", "⟨»Ja.⟩ ⟨Nein.«⟩ ⟨„So.⟩ ⟨Ja“, sagt er.⟩ ⟨‚Dr. Ey kam.⟩ ⟨Ja.‘⟩"),
-        ("fr", "⟨L’A.G. et R.I.B. vu.⟩ ⟨Il dit : « Oui.⟩ ⟨Non… »⟩ ⟨Si.⟩"),
+        ("fr", "⟨L’A.G. et R.I.B. vu.⟩ ⟨Il : « Oui.⟩ ⟨Non… »⟩ ⟨Un vol.⟩ ⟨Il⟩"),
         ("ko", '⟨"네."라고 했다.⟩ ⟨"갔다.⟩ ⟨봤다."라고 했다.⟩ ⟨(네.⟩ ⟨네.)⟩'),
         # A lost space behind capitals.
         ("en", "⟨We left the USA.⟩⟨She came.⟩ ⟨ASP.Net and VB.NET ran.⟩"),
@@ -378,7 +378,7 @@ def test_a_tag_goes_before_each_sentence():
         ("ru", "⟨Хлеб и т. д.⟩ ⟨Был XX в.⟩ ⟨Но что?.. спросил Дж. Смит.⟩"),
         ("de", "⟨Fa. Ey, Parkstr. 5, Ulm usw.⟩ ⟨Gem. § 5, 5 Pck. Ei ü. NN.⟩"),
         ("de", "⟨Das freut mich.⟩ ⟨Ein Bart, inkl. MwSt.⟩ ⟨Abt.: Verkauf.⟩"),
-        ("fr", "⟨En janv. 52 av. J.-C.⟩ ⟨Mme. J.-P. Ey, BD.⟩ ⟨No. 5, bd. X.⟩"),
+        ("fr", "⟨En janv. 52 av. J.-C.⟩ ⟨Mme. J.-P. Ey, BD.⟩ ⟨No. 5, Bd. X.⟩"),
         ("pt", "⟨Ver pág. 5, p. ex. n.º 5.⟩ ⟨Em 44 a.C. em Roma.⟩"),
         ("en", "⟨No.⟩ ⟨It is art.⟩ ⟨OK.⟩ ⟨I won't.⟩ ⟨He has No. 5.⟩"),
         ("en", "00:00:01,000 --> 00:00:03,000\n⟨_Go._⟩ ⟨Now.⟩"),
