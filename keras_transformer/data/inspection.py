@@ -35,16 +35,18 @@ LEFTOVERS = {
     ),
     "spacing": (f"(?:{_SPACELESS} ){{3,9}}{_SPACELESS}", "remove these spaces"),
     # UTF-8 read as Latin-1 or Windows-1252, also of characters of three bytes
-    # in a row, or as Shift JIS; then GBK and others read so.
+    # in a row, or as Shift JIS or GBK; Shift JIS, GBK and others read so.
     "mojibake": (
         "[ÃÐ][\x80-\xbfŸ„œ]|Â[\xa0-\xbf]|â€|ðŸ|\ufffd"
         f"|(?:[à-í]{_AFTER}{{2}}){{2,4}}|[縺繧繝].{{1,2}}[縺繧繝]"
+        "|[銆銇銈銉锛鐨涓].{1,19}[銆銇銈銉锛鐨涓]|(?:[\x82\x83‚ƒ].){3}"
         "|(?=(?:[¡-¿]{0,8}[À-þ]){4})[¡-þ]{6,12}",
         "mend with ftfy, or read the text in its own encoding, such as GBK",
     ),
 }
 _SUSPECT = re.compile(
-    f"[&<ÃÐÂ縺繧繝\ufffd]|â€|ðŸ| [,.@]|[à-í]{_AFTER}|[¡-þ]{{6}}|{_SPACELESS} "
+    "[&<ÃÐÂ縺繧繝銆銇銈銉锛鐨涓\x82\x83‚ƒ\ufffd]|â€|ðŸ| [,.@]"
+    f"|[à-í]{_AFTER}|[¡-þ]{{6}}|{_SPACELESS} "
 )
 _LEFT = re.compile("|".join(f"(?P<{x}>{y})" for x, (y, _) in LEFTOVERS.items()))
 

@@ -64,9 +64,11 @@ def test_chinese_and_japanese_read_wrongly_or_with_spaces_are_counted():
     ]
     read += [texts[0].encode("gbk").decode("latin-1"), "I ran. ðŸ˜€"]
     read += ["Привет".encode("cp1251").decode("latin-1"), "縺薙ｌ縺ｯ"]
+    read += [(x * 3).encode().decode("gbk", "ignore") for x in texts[:2]]
+    read += ["‚±‚ñ‚É‚¿‚Í", "\x82\xb1\x82\xf1\x82\xc9"]  # Of Shift JIS.
     natural = [*texts, "« Él »… «\xa0été…\xa0»", "Það æði þýðir »é”…«"]
     natural += ["¡¡¡Ñ!!!", "东 西", "東京 大阪 京都", "½½½½½½½ °°°°", "ÄÖÜß"]
-    natural += ["나 는 그 집 에"]
+    natural += ["나 는 그 집 에", "涓涓细流"]
     spaced = [" ".join(texts[0]), "ab 彼 は 学 生 で す"]
     found = look([(x, "x") for x in read + natural + spaced])
     assert found.leftovers == {"mojibake": len(read), "spacing": 2}
