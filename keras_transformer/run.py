@@ -180,8 +180,7 @@ class Run:
 
         asked = dict(average=average, precision=precision, shortlist=shortlist)
         given: dict = {k: x for k, x in asked.items() if x is not None}
-        weights = dataclasses.replace(self.weights, **given)
-        return load(self.runs, weights)
+        return load(self.runs, dataclasses.replace(self.weights, **given))
 
     def shortlist(
         self,

@@ -35,8 +35,7 @@ class Words(NamedTuple):
         """Return where pieces, int32 of any shape, stand in `self.ids`."""
         in_order = tf.boolean_mask(self.ids, self.offsets == 0.0)
         pieces = tf.cast(tf.reshape(ids, [-1]), tf.int64)
-        places = tf.searchsorted(in_order, pieces)
-        return tf.reshape(places, tf.shape(ids))
+        return tf.reshape(tf.searchsorted(in_order, pieces), tf.shape(ids))
 
     def rules(self, rules: Rules) -> Rules:
         """Return rules for places in `self.ids`."""

@@ -257,8 +257,7 @@ def _pieces(ids: Mapping[str, int], path: pathlib.Path) -> list[str]:
         if piece not in ids:
             raise UserError(f"{path} lacks the piece {piece}; fetch it again.")
     special = (_PADDING, _UNKNOWN, _BEGIN, _END)
-    others = sorted(set(ids) - set(special), key=ids.__getitem__)
-    return [*special, *others]
+    return [*special, *sorted(set(ids) - set(special), key=ids.__getitem__)]
 
 
 def _tokenizer(folder: pathlib.Path, pieces: Sequence[str]) -> PairedTokenizer:

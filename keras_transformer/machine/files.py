@@ -144,8 +144,7 @@ def from_json(text: str) -> dict[str, Any]:
 
 def _of_fields(fields: Mapping[str, Any]) -> str:
     """Compute CRC-32 of the fields, independent of their layout."""
-    text = json.dumps(fields, sort_keys=True)
-    return f"{zlib.crc32(text.encode()):08x}"
+    return f"{zlib.crc32(json.dumps(fields, sort_keys=True).encode()):08x}"
 
 
 @contextlib.contextmanager

@@ -184,8 +184,7 @@ class TermMarks:
         ones, others = (
             strength.max(axis=side, keepdims=True, initial=0) for side in (0, 1)
         )
-        best = np.maximum(ones, others)
-        return strength > np.maximum(_LINK, _BESIDE * best)
+        return strength > np.maximum(_LINK, _BESIDE * np.maximum(ones, others))
 
 
 def _padded(rows: Sequence[np.ndarray], batch: np.ndarray) -> np.ndarray:

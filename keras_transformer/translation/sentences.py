@@ -60,6 +60,13 @@ def _listed(language: str) -> str:
 # of sentences before and behind it, "\n", which ends one, an end that it knows,
 # and "X", which ends nothing and begins anything.
 _SHOWN = [
+    # A sign that is a word of its sentence, as in "①と②を比べる。".
+    (
+        rf"(?:[{_PICTURE}※●◆◇■□▼▲]|[（(]\d\d?[)）]|\[\d\d?\]|\*\d?\d?)(?=的"
+        r"|印?を|に(?:は|つい|あ)|のうち|印?[がはのにもでと][\dァ-ヺ一-鿿]"
+        r"|(?:[、とや和与及或至到〜～~-]|から)[①-⑳❶-❿（(])",
+        "X",
+    ),
     # Marks of footnotes: behind an end, "1" there alone, "[1]" within too.
     (
         rf"(?:(?<=[{_END}])|(?<=[{_END}][)”\"]))(?:[¹²³⁰⁴-⁹†‡§]+"
@@ -390,12 +397,11 @@ def tag_of(text: str) -> str:
 
 def check_alone(**others: bool) -> None:
     """Refuse arguments that make no sense with `split_sentences`."""
-    for name, is_given in others.items():
-        if is_given:
-            raise UserError(
-                f"Expected `split_sentences` without `{name}`, received "
-                "both; leave one out."
-            )
+    for name in filter(others.get, others):
+        raise UserError(
+            f"Expected `split_sentences` without `{name}`, received both; "
+            "leave one out."
+        )
 
 
 def _masked(text: str) -> str:

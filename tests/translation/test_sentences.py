@@ -364,6 +364,10 @@ def test_a_tag_goes_before_each_sentence():
         ("de", "⟨3. Oktober⟩\n1. ⟨Siehe dort.⟩\nII. ⟨Sie.⟩\n⟨Mi., 5. Mai⟩"),
         ("ja", "・⟨犬⟩\n●⟨犬・猫⟩\n①⟨犬⟩ ・⟨猫⟩\n（2）⟨猫⟩\n３）⟨猫⟩"),
         ("ja", "⟨2、3匹⟩\n⟨行く。⟩⟨犬ver. 2だ。⟩⟨（笑った。）⟩"),
+        # "Compare (1) and (2)": a sign before a particle is a word.
+        ("ja", "⟨①と②を見る。⟩⟨（1）に入る。⟩\n⟨下線 ①の訳。⟩⟨[1]を押す。⟩"),
+        ("ja", "⟨①〜④から選ぶ。⟩⟨③が犬。⟩⟨※印は駅。⟩①⟨のり⟩\n①⟨はい。⟩"),
+        ("zh", "⟨看图。⟩⟨①和②不同。⟩⟨（1）的答案。⟩\n①⟨和平。⟩②⟨付款。⟩"),
         ("zh", "1、⟨北京。⟩2、⟨上海。⟩⟨（他笑了。）⟩⟨他来了。⟩⟨（笑）好。⟩"),
         # Abbreviations, and words that look like one at an end.
         ("ru", "⟨См. рис. 3.⟩ ⟨«Да!» — сказал он.⟩ — ⟨Да! — сказал он.⟩"),
