@@ -64,8 +64,11 @@ def checked_pairs(
     if hasattr(pairs, "itertuples"):  # A DataFrame.
         columns = [*pairs.columns]
         named = [spelling_in(columns, x) for x in languages or ()]
-        if named and {*named} <= {*columns}:
-            pairs = pairs[named]
+        found = [
+            x for x in (named, ["source", "target"]) if x and {*x} <= {*columns}
+        ]
+        if found:
+            pairs = pairs[found[0]]
         elif columns[:1] == named[1:] or columns[1:] == named[:1]:
             pairs = pairs[columns[::-1]]  # The other name says nothing.
         pairs = pairs.itertuples(index=False, name=None)

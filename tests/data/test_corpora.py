@@ -186,6 +186,7 @@ ROWS = [{"id": 7, "de": target, "en": source} for source, target in PAIRS]
         pandas.DataFrame(ROWS),
         pandas.DataFrame({"德文": TARGETS, "n": 3, "ENGLISH": SOURCES}),
         pandas.DataFrame({"Deutsch": TARGETS, "text": SOURCES}),
+        pandas.DataFrame({"target": TARGETS, "n": 3, "source": SOURCES}),
         tf.data.Dataset.from_tensor_slices((SOURCES, TARGETS)),
         tf.data.Dataset.from_tensor_slices({"en": SOURCES, "de": TARGETS}),
         ROWS,
