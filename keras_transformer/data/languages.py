@@ -32,7 +32,7 @@ _MODIFIERS = {
     **{"arabic": ["Arab"], "euro": []},
 }
 
-# Whose names of languages are found in tables.
+# The languages in which a table may name its columns.
 _NAMED_IN = "en de es fr it ja ko pt ru zh zh_Hant".split()
 
 # ISO 15924. Kore and Ethi put spaces, or a mark of their own, between words.
@@ -76,7 +76,7 @@ class Language:
 
     @property
     def names(self) -> list[str]:
-        """In English; without a country in itself and other languages."""
+        """The English name, then names without the country, its own first."""
         try:
             locale = babel.Locale.parse(self.code, sep="-")
             base = babel.Locale.parse(self.base)
@@ -205,8 +205,10 @@ def words_of(text: str, language: str) -> list[tuple[int, int]]:
             lengths.append(len(word))
     else:
         for character in text:
-            is_mark = lengths and unicodedata.category(character)[0] == "M"
-            lengths.append(lengths.pop() + 1 if is_mark else 1)
+            if lengths and unicodedata.category(character).startswith("M"):
+                lengths[-1] += 1
+            else:
+                lengths.append(1)
     places = itertools.pairwise([0, *itertools.accumulate(lengths)])
     return [x for x in places if not text[slice(*x)].isspace()]
 
