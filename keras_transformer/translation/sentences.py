@@ -134,7 +134,7 @@ _WITHIN = (
 )
 # The number before an item of a list, behind a border or the end of a sentence.
 _ITEM = re.compile(
-    r"(?:(^\W*|[:：，；]\s*|(?<=\S)(?:  +(?!1\.)|\s*\u3000))"
+    r"(?:(^\W*|[:：，；](?:\s+|(?<!\d:))|(?<=\S)(?:  +(?!1\.)|\s*\u3000))"
     r"|(?<=[^\W\d][.!?。！？]|.[।॥؟۔])\s*|(?<=\d[.!?])\s+(?=\(?\w+\)))"
     r"((\d{1,3})[.．、](?=\s|[^\W\d])"
     rf"|[(（]?(?:\d{{1,3}}|[a-k]|[ivx]{{2,4}})[)）](?=\s+\W?{_BIG}))"
@@ -177,7 +177,7 @@ _BRACKETS = re.compile(
 )
 # Behind an end, a closing mark belongs to it, and one that may also open.
 _CLOSING = re.compile(
-    r"(?:[)\]}）］｝】〕〉》」』｣〟»›”’_]|\*\*|[\"'“‘«‹](?!\w)"
+    r"(?:[)\]}）］｝】〕〉》」』｣〟»›”’_]|\*\*|</\w+>|[\"'“‘«‹](?!\w)"
     r"|[ \xa0\u202f]»(?!\w))+"
 )
 # Before a beginning, those that open it, as in "« Oui".

@@ -21,10 +21,8 @@ TEXT = (
     "\n  Dr. Smith came home.  He was tired.\r\n\r\n"
     "- No end here\n\t \nWho? Me!\u2003Yes. "
 )
-SENTENCES = [
-    *("Dr. Smith came home.", "He was tired.", "No end here"),
-    *("Who?", "Me!", "Yes."),
-]
+SENTENCES = ["Dr. Smith came home.", "He was tired.", "No end here"]
+SENTENCES += ["Who?", "Me!", "Yes."]
 
 
 def spans_of(text, language):
@@ -286,8 +284,7 @@ def test_a_tag_goes_before_each_sentence():
         # And behind words without a full stop.
         ("en", "⟨A man rides a bike⟩ 😀😀\n⟨A dog⟩👍🏽"),
         ("en", "⟨I love it⟩ ❤️ \n⟨Two⟩ ❤️‍🔥🏴󠁧󠁢󠁥󠁮󠁧󠁿"),
-        ("en", "⭐ ⟨He came.⟩ ⏰ ⌚ ⬆️ ㊗️ ⟨It ran.⟩"),
-        ("en", "▶️⬛◾ ⟨It ran⟩ ⏰\n‼️ ⟨No.⟩"),
+        ("en", "⭐ ⟨He ran.⟩ ⏰ ⌚ ⬆️ ㊗️ ⟨It ran.⟩\n▶️⬛◾ ⟨It⟩ ⏰\n‼️ ⟨No.⟩"),
         # A digit in a box is one within a sentence, "‼" two marks behind it.
         ("en", "1️⃣ ⟨It ran⟩ 2️⃣\n⟨Press 1️⃣ now‼⟩"),
         # A joiner that belongs to a letter.
@@ -344,7 +341,7 @@ def test_a_tag_goes_before_each_sentence():
         ("de", "⟨Sie ging.⟩ ⟨‚Ja.‘⟩ ⟨‚Gut‘, sagt er.⟩ ⟨„Nein!“⟩\n⟨na?⟩ ⟨ja⟩"),
         ("de", "⟨»Ja!« rief er.⟩\n⟨Sie ging.“⟩ ⟨Er kam.‘⟩ ⟨Ja.»⟩ ⟨Nein.⟩"),
         ("en", "⟨He ran.⟩ ⟨‘Yes.’⟩ ⟨‘It’s so,’ he said.⟩ ⟨“No!”⟩"),
-        ("en", "⟨He ran.⟩ ⟨'No.'⟩ ⟨\"Yes.\"⟩"),
+        ("en", "⟨He ran.⟩ ⟨'No.'⟩ ⟨\"Yes.\"⟩ ⟨It is 3:1.⟩ ⟨0:2.⟩ ⟨<i>No.</i>⟩"),
         ("en", '⟨“We came.⟩ ⟨It ran.⟩\n⟨A 27" screen.⟩ ⟨A 5" pipe.⟩'),
         ("sv", "⟨Han kom.⟩ ⟨’Ja’, sa hon.⟩ ⟨”Nej.”⟩ ⟨’Jo!’⟩"),
         ("fr", "⟨Il vint.⟩ ⟨« Oui. »⟩ ⟨« Non », dit-il.⟩ ⟨L’art. 5 dit non.⟩"),
@@ -382,6 +379,8 @@ def test_a_tag_goes_before_each_sentence():
         ("ru", "⟨Хлеб и т. д.⟩ ⟨Был XX в.⟩ ⟨Но что?.. спросил Дж. Смит.⟩"),
         ("de", "⟨Fa. Ey, Parkstr. 5, Ulm usw.⟩ ⟨Gem. § 5, 5 Pck. Ei ü. NN.⟩"),
         ("de", "⟨Das freut mich.⟩ ⟨Ein Bart, inkl. MwSt.⟩ ⟨Abt.: Verkauf.⟩"),
+        ("de", "⟨Max. Last: 5 g.⟩ ⟨Ich bin Max.⟩ ⟨Es war 2:1.⟩ ⟨Dr. jur. Ey.⟩"),
+        ("de", "⟨An Fam. Ey, Hof 5, 3. OG⟩\n⟨Ey, 1. Rat.⟩ ⟨Ort: 1. Etage⟩"),
         ("fr", "⟨En janv. 52 av. J.-C.⟩ ⟨Mme. J.-P. Ey, BD.⟩ ⟨No. 5, Bd. X.⟩"),
         ("pt", "⟨Ver pág. 5, p. ex. n.º 5.⟩ ⟨Em 44 a.C. em Roma.⟩"),
         ("en", "⟨No.⟩ ⟨It is art.⟩ ⟨OK.⟩ ⟨I won't.⟩ ⟨He has No. 5.⟩"),
@@ -405,6 +404,7 @@ def test_a_tag_goes_before_each_sentence():
         ("nb", "⟨Se f.eks. Oslo, dvs. Norge.⟩ ⟨Den koster 5 kr.⟩ ⟨Ja.⟩"),
         ("ro", "⟨Str. Mihai și dna. Pop.⟩ ⟨Vine.⟩"),
         ("en", "⟨See Sect. 5 by Thurs. May 5.⟩ ⟨By 5 p.m. ET or 2 hrs. on.⟩"),
+        ("en", "⟨Mon. to Fri. – Sun. - Tue. & Wed. at 5.⟩ ⟨I ran Sat.⟩ ⟨No.⟩"),
     ],
 )
 def test_what_sentencex_does_not_know_is_known(code, marked):
