@@ -271,17 +271,18 @@ class Segment:
 
     def put(self, sentences: Sequence[Sentence], splitter: Splitter) -> str:
         """Write translations in place of the text; if unchanged, as sent."""
-        best = [each.best for each in sentences]
-        if best == [each.source for each in sentences]:
+        if all(each.best == each.source for each in sentences):
             return self.sent
         spans = [each.span for each in sentences]
-        pieces = splitter.pieces(self.text, spans, best)
+        pieces = splitter.pieces(self.text, spans, [x.best for x in sentences])
         self._target = target = "".join(pieces)
         self._languages = splitter.languages
         self._is_sign = [x in _SIGNS for x in f"{self.text}  "]
         self._gap = " " * language_of(splitter.languages[1]).has_spaces
-        # The space beside each character, if it is of a word.
-        self._spaces = [splitter.space * x.isalnum() for x in f" {target} "]
+        # Beside a word, what is shown takes a space, if it touched no word.
+        source = "" if splitter.space else self.text
+        self._touched = [x.isalnum() for x in f" {source:{len(self.text)}}  "]
+        self._spaces = [self._gap * x.isalnum() for x in f" {target} "]
         # The numbers of marks that the translation lacks.
         self._lost = {*self._codes} - {x for _, x in _STAND_IN.findall(target)}
         # Of each word of the translation, its place and its source word's.
@@ -359,7 +360,9 @@ class Segment:
             if child.code:  # The model has left it out.
                 inner = f"{self._gap}{inner}{self._gap}"
             elif start == end and child.is_shown:
-                inner = inner.join(self._spaces[end : end + 2])
+                touched = self._touched[child.start : child.start + 2]
+                spaces = zip(self._spaces[end : end + 2], touched, strict=True)
+                inner = inner.join(x * (not y) for x, y in spaces)
             parts += self._written(at, start), inner
             at = end
         return "".join([*parts, self._written(at, inside.end), element.closing])

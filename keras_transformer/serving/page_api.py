@@ -96,9 +96,8 @@ async def _explain(
         raise RefusalError("Expected a text, received none.")
     weights = card_of(service.versions.current).weights
     # If the client leaves before it begins, it never begins.
-    work = asyncio.get_running_loop().run_in_executor(
-        explainer, service.explain, text, weights
-    )
+    loop = asyncio.get_running_loop()
+    work = loop.run_in_executor(explainer, service.explain, text, weights)
     try:
         document = await service.unless_gone(request, work)
     except UserError as error:

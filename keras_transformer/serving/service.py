@@ -257,9 +257,8 @@ class Job:
         def row_of(part: Sentence) -> Row:
             return ((part.tag + mark(part.source)).encode(),)
 
-        waiting: list[Sentence] = await self.apart(
-            list, self._split(texts, tags)
-        )
+        found = self._split(texts, tags)
+        waiting: list[Sentence] = await self.apart(list, found)
         while waiting:
             rows: list[Row] = await self.apart(list, map(row_of, waiting))
             outputs = await self.service.batcher.run(model, signature, rows)
@@ -268,9 +267,8 @@ class Job:
                 for name in names
             ]
             columns.append(outputs["truncated"].tolist())
-            cut: list[list[Sentence]] = await self.apart(
-                list, map(sort_out, waiting, *columns)
-            )
+            sorting = map(sort_out, waiting, *columns)
+            cut: list[list[Sentence]] = await self.apart(list, sorting)
             waiting = [half for two in cut for half in two]
         return [sorted(sentences) for sentences in results]
 
