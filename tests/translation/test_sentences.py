@@ -381,6 +381,7 @@ def test_a_tag_goes_before_each_sentence():
         ("de", "⟨Das freut mich.⟩ ⟨Ein Bart, inkl. MwSt.⟩ ⟨Abt.: Verkauf.⟩"),
         ("de", "⟨Max. Last: 5 g.⟩ ⟨Ich bin Max.⟩ ⟨Es war 2:1.⟩ ⟨Dr. jur. Ey.⟩"),
         ("de", "⟨An Fam. Ey, Hof 5, 3. OG⟩\n⟨Ey, 1. Rat.⟩ ⟨Ort: 1. Etage⟩"),
+        ("de", "⟨Nun 12 €, erm. 8 €.⟩ ⟨Hbf. – Zoo.⟩ ⟨Es hat 9 W.⟩ ⟨Ja.⟩"),
         ("fr", "⟨En janv. 52 av. J.-C.⟩ ⟨Mme. J.-P. Ey, BD.⟩ ⟨No. 5, Bd. X.⟩"),
         ("pt", "⟨Ver pág. 5, p. ex. n.º 5.⟩ ⟨Em 44 a.C. em Roma.⟩"),
         ("en", "⟨No.⟩ ⟨It is art.⟩ ⟨OK.⟩ ⟨I won't.⟩ ⟨He has No. 5.⟩"),
@@ -404,7 +405,7 @@ def test_a_tag_goes_before_each_sentence():
         ("nb", "⟨Se f.eks. Oslo, dvs. Norge.⟩ ⟨Den koster 5 kr.⟩ ⟨Ja.⟩"),
         ("ro", "⟨Str. Mihai și dna. Pop.⟩ ⟨Vine.⟩"),
         ("en", "⟨See Sect. 5 by Thurs. May 5.⟩ ⟨By 5 p.m. ET or 2 hrs. on.⟩"),
-        ("en", "⟨Mon. to Fri. – Sun. - Tue. & Wed. at 5.⟩ ⟨I ran Sat.⟩ ⟨No.⟩"),
+        ("en", "⟨Mon. to Fri. - Tue. & Wed. at 5.⟩ ⟨I ran Sat.⟩ ⟨A incl. VAT⟩"),
     ],
 )
 def test_what_sentencex_does_not_know_is_known(code, marked):
