@@ -413,9 +413,9 @@ class Segment:
                 return Span(own[0].start(), own[-1].end())
         text, is_sign = self._target[start:end], self._is_sign
         if is_sign[element.start - 1] and not is_sign[element.start]:
-            start = end - len(text.lstrip(_SIGNS))
+            start = end - len(text.lstrip(f"{_SIGNS} \xa0\u202f"))
         if is_sign[element.end] and not is_sign[element.end - 1]:
-            end -= len(text) - len(text.rstrip(_SIGNS))
+            end -= len(text) - len(text.rstrip(f"{_SIGNS} \xa0\u202f"))
         return Span(start, end)
 
     def _written(self, start: int, end: int) -> str:

@@ -260,10 +260,11 @@ def test_elements_of_two_sentences_have_their_words_in_both():
     ("language", "translation", "links", "expected"),
     [
         ("zh", "我喜欢猫。", [0, 1, 2, 2], "我喜欢<b>猫</b>。"),
+        ("fr", "Des chats !", [1, 2, 2], "Des <b>chats</b> !"),
         ("hi", "मुझे पसंद बिल्लियाँ।", [0, 1, 2], "मुझे पसंद <b>बिल्लियाँ</b>।"),
     ],
 )
-def test_a_tag_can_enclose_one_word_of_a_text_without_spaces(
+def test_a_tag_can_enclose_one_word_without_what_stands_beside_it(
     language, translation, links, expected
 ):
     segment = read("I like <b>cats</b>.")[0]
