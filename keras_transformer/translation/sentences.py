@@ -120,14 +120,14 @@ _NAMES = (
 )
 _SAID = r"(?:said|asked|answered|replied|cried|thought)\b"
 # No sentence ends before a comma, a colon, "he said" or the rest of a word, in
-# a title, a number or a name such as "README.TXT"; in "came.She" one does.
+# a title, a number, "(Fig. 1)" or "README.TXT"; in "came.She" one does.
 _WITHIN = (
-    rf"{_ENDING}(?=[{_QUOTES}》〉]*[,;，、；：—…]|[{_QUOTES}）)]+[。.]"
-    rf"|[》〉]|[のをと][ァ-ヺ一-鿿]|と(?:か|いう|いった)"
-    rf"|[{_QUOTES}]+ [{_SMALL}]"
+    rf"{_ENDING}(?=[{_QUOTES}》〉]*[,;，、；：—…]|[{_QUOTES}）)]+[。.]|[》〉]"
+    rf"|[のをと][ァ-ヺ一-鿿]|と(?:か|いう|いった)|[{_QUOTES}]+ [{_SMALL}]"
     rf"|[{_QUOTES}]+ (?:I|(?<=[?!]. )[A-Z]\w+) {_SAID}|[-–/]\w|[ºª°]"
     rf"|[{_QUOTES}]? ?(?:[-–—/] ?[{_SMALL}]|:[\s\d])| \(\d+\) *[,.:;[])"
-    r"|(?<=\d)[.．](?=\d)"
+    r"|(?<=\d)[.．](?=\d)|(?<=[とや和与及式図图表]) (?=\()"
+    rf"|(?<=\()[^\s()][^(){_ENDS}]* (?=\w{{1,4}}\))|:-?[()](?!\w)"
     rf"|(?<=\b[а-я])\.(?=[а-я]\b)|(?<=[{_CAPITAL}])\.(?=[{_CAPITAL}](?!\.))"
     rf"(?!(?<=[{_CAPITAL}]{{2}}\.)(?!Net)[{_CAPITAL}][{_SMALL}])"
     rf"|(?<=\w)\.(?=[{_CAPITAL}](?:[{_CAPITAL}]|\w+(?:\.\w|\()))"
@@ -173,7 +173,7 @@ _BRACKETS = re.compile(
     rf"((?:^|(?<=[{_END})\]]\s))\s*)[(\[]([^\s()\[\]]+"
     rf"(?:[{_END[1:]}]|\s[^()\[\]]*[{_END}]))[)\]]"
     rf"(?=\s+[\"“„«¿¡(\[]?[^\W_{_SMALL}]|\s*$)"
-    r"|((?:^|(?<=[。！？）]))\s*)（([^（）]*[。！？])）"
+    r"|((?:^|(?<=[。！？）)]))\s*)[（(]([^（）()]*[。！？])[）)]"
 )
 # Behind an end, a closing mark belongs to it, and one that may also open.
 _CLOSING = re.compile(
