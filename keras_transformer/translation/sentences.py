@@ -109,8 +109,8 @@ _SHOWN = [
     (rf"(?<=\b[{_CAPITAL}])\.(?=[{_CAPITAL}]\.)", " "),
     (rf"(?<=[^\Wぁ-鿿])[{_QUOTES}](?!\w{{3}})|(?<!\S)['’](?=[nst]\b)", "X"),
 ]
-# In German, where sentencex takes the point before a digit for that of "3. 5".
-_DIGIT = rf"(?:(?<=[{_SMALL}]{{3}}\. )|(?<=[!?] ))\d(?!\d*[.)])", "X"
+# In German, where sentencex lets no sentence begin with a digit or "§".
+_DIGIT = rf"(?:(?<=[{_SMALL}]{{3}}\. )|(?<=[!?] ))[\d§](?!\d*[.)](?!\d\d))", "X"
 # Elsewhere the points of names, such as "J.K.", are none of sentences.
 _NAMES = (
     rf"(?<=[{_LATIN}])[.．](?=[{_LATIN}])|(?<![{_LATIN}])(?:[A-ZＡ-Ｚ]|Mrs?|Ms|Dr"
