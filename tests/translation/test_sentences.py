@@ -357,8 +357,8 @@ def test_a_tag_goes_before_each_sentence():
         # Ordinals of German, and numbers of a list.
         ("de", "⟨2. Weltkrieg⟩\n⟨II. Weltkrieg⟩\n⟨1. FC Köln⟩\n⟨IV. Quartal⟩"),
         ("de", "⟨3. Oktober⟩\n1. ⟨Siehe dort.⟩\nII. ⟨Sie.⟩\n⟨Mi., 5. Mai⟩"),
-        ("ja", "・⟨犬⟩\n●⟨犬・猫⟩\n①⟨犬⟩ ・⟨猫⟩\n（2）⟨猫⟩\n３）⟨猫⟩"),
-        ("ja", "⟨2、3匹⟩\n⟨行く。⟩⟨犬ver. 2だ。⟩⟨（笑った。）⟩"),
+        ("ja", "・⟨犬⟩\n●⟨犬・猫⟩\n①⟨犬⟩ ・⟨「猫」⟩\n（2）⟨猫⟩\n３）⟨猫⟩"),
+        ("ja", "⟨2、3匹⟩\n⟨次。⟩⟨犬ver. 2だ。⟩⟨（笑った。）⟩⟨2 (a) 5 (b) 犬⟩"),
         # "Compare (1) and (2)": a sign before a particle is a word.
         ("ja", "⟨①と②を見る。⟩⟨（1）に入る。⟩\n⟨下線 ①の訳。⟩⟨[1]を押す。⟩"),
         ("ja", "⟨①〜④から選ぶ。⟩⟨③が犬。⟩⟨※印は駅。⟩①⟨のり⟩\n①⟨はい。⟩"),
