@@ -48,9 +48,8 @@ def freeze(
     The weights are None where this TensorFlow lacks the operators.
     """
     others = [x for x in models if not isinstance(x, Transformer)]
-    on_gpu = bool(tf.config.list_physical_devices("GPU"))
-    lacking = missing_operators((_PACKED, _INT8))
-    packs = not (lacking or others or on_gpu or portable)
+    lacking = portable or missing_operators((_PACKED, _INT8))
+    packs = not (lacking or others or tf.config.list_physical_devices("GPU"))
     if precision != "float32":
         if others:
             raise UserError(

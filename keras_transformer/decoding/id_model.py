@@ -102,6 +102,17 @@ class IdModel:
                 extras.check_keras()
                 check_hidden_ids(model, ids)
 
+    @property
+    def model(self) -> Any:
+        """The model; `UserError` if there are several."""
+        model, *others = self.models
+        if others:
+            raise UserError(
+                f"Expected one model, received {1 + len(others)} that search "
+                "together; give one of them."
+            )
+        return model
+
     def weights_in_use(self) -> contextlib.AbstractContextManager:
         """Let the models compute with the frozen weights, if there are any."""
         return products.replaced_by(self.frozen)

@@ -90,10 +90,10 @@ def export(
         The path of the folder.
     """
     output = check(output, precision)
-    tokenizer = translator.tokenizer
-    if lacking := _lacking(translator):
+    model, tokenizer = translator.id_model.model, translator.tokenizer
+    if lacking := _lacking(model, tokenizer):
         raise UserError(f"CTranslate2 has no {lacking}; export a SavedModel.")
-    spec = _spec(translator)
+    spec = _spec(model, tokenizer)
     spec.validate()
     spec.optimize(quantization=precision)
     vocabulary = {TOKENIZER_FILE: tokenizer.spm}
@@ -109,12 +109,11 @@ def export(
     return output
 
 
-def _lacking(translator: Translator) -> str | None:
+def _lacking(model: Any, tokenizer: Any) -> str | None:
     """Name what the model has and CTranslate2 lacks."""
-    kind, tokenizer = type(translator.model), translator.tokenizer
-    if kind is not Transformer or not isinstance(tokenizer, Tokenizer):
-        return f"{kind.__name__} with {type(tokenizer).__name__}"
-    config = translator.model.model_config
+    if type(model) is not Transformer or not isinstance(tokenizer, Tokenizer):
+        return f"{type(model).__name__} with {type(tokenizer).__name__}"
+    config = model.model_config
     if config.restriction is not None:
         return f"restricted self-attention, here {config.restriction}"
     if config.activation not in _ACTIVATIONS:
@@ -122,11 +121,10 @@ def _lacking(translator: Translator) -> str | None:
     return None
 
 
-def _spec(translator: Translator) -> Any:
+def _spec(model: Transformer, tokenizer: Tokenizer) -> Any:
     """Collect the weights by CTranslate2's names, in its `TransformerSpec`."""
     from ctranslate2 import specs
 
-    model, tokenizer = translator.model, translator.tokenizer
     config = model.model_config
     shape = dict(
         num_heads=config.num_heads,

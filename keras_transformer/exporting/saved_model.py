@@ -100,9 +100,7 @@ def export(
     precision = precision or translator.weights.precision
     translator = translator.freeze(precision, portable)
     frozen = translator.id_model.frozen
-    operators, instructions = (
-        (frozen.operators, frozen.instructions) if frozen else ((), ())
-    )
+    instructions = frozen.instructions if frozen else ()
     signatures = _signatures(translator)
     module, traced = _trace(translator, search, signatures)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,7 +114,7 @@ def export(
             card or ModelCard(translator.source_lang, translator.target_lang),
             search=dataclasses.asdict(search),
             precision=precision,
-            operators=operators,
+            operators=frozen.operators if frozen else (),
             instructions=instructions,
         ).save(partial)
         if not (batching := path.parent / BATCHING_FILE).exists():

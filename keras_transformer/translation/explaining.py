@@ -50,7 +50,7 @@ def explain(
     translator: Any, text: str, search: Search, begun: list[str] | None
 ) -> Explanation:
     """Explain a translation, as `Translator.explain` says."""
-    model = translator.model
+    model = translator.id_model.model
     translator.id_model.check_attention()
     tokenizer, given = translator.tokenizer, as_texts("text", [text])
     read, truncated = search_inputs(tokenizer, search, given, begun)

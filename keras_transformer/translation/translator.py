@@ -133,28 +133,29 @@ class Translator:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what it is made of; graphs are traced again."""
-        of_ids, languages = self.id_model, (self.source_lang, self.target_lang)
-        settings = self.search, *languages, of_ids.shortlist, self.weights
-        made_of = of_ids.models, self._tokenizer, *settings
-        return _remade, (of_ids.frozen and type(of_ids.frozen), *made_of)
+        of_ids, frozen = self.id_model, self.id_model.frozen
+        first = self._tokenizer, self.search, self.source_lang, self.target_lang
+        last = of_ids.shortlist, self.weights
+        return _remade, (frozen and type(frozen), of_ids.models, first, last)
 
     @property
     def model(self) -> Any:
-        """The model; `UserError` if there are several."""
-        model, *others = self.id_model.models
-        if others:
-            raise UserError(
-                f"Expected one model, received {1 + len(others)} that search "
-                "together; give one of them."
-            )
-        return model
+        """The only model, which you may train: translations follow it.
+
+        Those in int8 do not, so make another translator afterwards.
+        """
+        if self.id_model.frozen and self.weights.precision != "int8":
+            with self._lock:  # They have packed what may change from now on.
+                self.id_model.frozen = None
+                self._graphs.clear()
+        return self.id_model.model
 
     def freeze(
         self, precision: str = "float32", portable: bool = False
     ) -> "Translator":
         """Make a faster translator from the current weights.
 
-        Later training of the model does not change it. In float32 its logits
+        Make another if you train the model further. In float32 its logits
         differ from the model's by 1e-5 at most. In bfloat16 weights and
         activations are rounded; statistics of layer norms, every softmax and
         all scores stay float32. In int8 only products with weights are rounded.
@@ -169,15 +170,11 @@ class Translator:
                 f"{precision}; freeze the translator that has them in float32."
             )
         models, frozen = freeze(self.id_model.models, precision, portable)
+        weights = dataclasses.replace(self.weights, precision=precision)
+        sides = self.source_lang, self.target_lang
+        words = self.id_model.shortlist
         return Translator(
-            models,
-            self.tokenizer,
-            self.search,
-            self.source_lang,
-            self.target_lang,
-            frozen,
-            self.id_model.shortlist,
-            dataclasses.replace(self.weights, precision=precision),
+            models, self.tokenizer, self.search, *sides, frozen, words, weights
         )
 
     def search_with(self, **given: Any) -> Search:
@@ -237,9 +234,8 @@ class Translator:
             list of `Hypothesis`, best first and each text once, which is
             shorter where fewer exist.
         """
-        search = self.search_with(
-            n_best=1 if n_best is None else n_best, **options
-        )
+        options["n_best"] = 1 if n_best is None else n_best
+        search = self.search_with(**options)
         results, truncated = self.search_texts(
             texts,
             search,
@@ -447,11 +443,9 @@ class Translator:
         return align_pairs(self, as_pairs(sources, targets), max_source_length)
 
 
-def _remade(kind: Any, models: Any, tokenizer: Any, *settings: Any) -> Any:
+def _remade(kind: Any, models: Any, first: Any, last: Any) -> Any:
     """Unpickle a translator; `kind` is the class of its frozen weights."""
-    frozen = kind and kind(*models)
-    *how, shortlist, weights = settings
-    made_of: Any = models, tokenizer, *how, frozen, shortlist, weights
+    made_of: Any = models, *first, kind and kind(*models), *last
     return Translator(*made_of)
 
 

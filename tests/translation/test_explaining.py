@@ -17,8 +17,8 @@ OPTIONS = dict(beam_size=3, length_penalty=0.9, max_length=17)
 def translator(small_run):
     translator = Run(small_run).translator()
     # Else no sentence of this random model would end before its limit.
-    table = translator.model.embedding.table
-    factor = np.ones([translator.model.vocab_size, 1])
+    table = translator.id_model.model.embedding.table
+    factor = np.ones([translator.id_model.vocab_size, 1])
     factor[EOS_ID] = 1.6
     table.assign(factor * table)
     return translator

@@ -14,15 +14,11 @@ from hypotheses import assert_alike
 from sample_runs import SMALL_SIZES, WORDS
 
 from keras_transformer import config
-from keras_transformer.config import Sampling, UserError
+from keras_transformer.config import Sampling, Search, UserError
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.model import Transformer
 from keras_transformer.translation.text_batches import IDS, texts_of
-from keras_transformer.translation.translator import (
-    Hypothesis,
-    Search,
-    Translator,
-)
+from keras_transformer.translation.translator import Hypothesis, Translator
 
 BOS, EOS = config.BOS_ID, config.EOS_ID
 
@@ -115,19 +111,15 @@ def test_n_best_are_hypotheses_best_first(translator):
 
 def test_a_text_that_pieces_spell_again_comes_once(translator, monkeypatch):
     texts = [["a", "b", "a", "c"], ["", "", "", ""]]
-    monkeypatch.setattr(
-        translator.tokenizer, "detokenize", lambda ids: tf.constant(texts)
-    )
-    scores = tf.constant([[-1.0, -2.0, -3.0, -5.0], [0.0] + [-np.inf] * 3])
+    tokenizer, none = translator.tokenizer, [-np.inf] * 3
+    monkeypatch.setattr(tokenizer, "detokenize", lambda ids: tf.constant(texts))
+    scores = tf.constant([[-1.0, -2.0, -3.0, -5.0], [0.0, *none]])
     result = BeamResult(None, scores, None)
-    found, kept = texts_of(translator.tokenizer, result, Search(n_best=4), [])
+    found, kept = texts_of(tokenizer, result, Search(n_best=4), [])
     assert found.numpy().tolist() == [[b"a", b"b", b"c", b""], [b""] * 4]
-    assert kept.numpy().tolist() == [
-        [-1.0, -2.0, -5.0, -np.inf],
-        [0.0, *[-np.inf] * 3],
-    ]
+    assert kept.numpy().tolist() == [[-1.0, -2.0, -5.0, -np.inf], [0.0, *none]]
     drawn = Search(n_best=4, sampling=Sampling())
-    found, _ = texts_of(translator.tokenizer, result, drawn, [])
+    found, _ = texts_of(tokenizer, result, drawn, [])
     assert found.numpy().astype(str).tolist() == texts
 
 
@@ -177,12 +169,10 @@ def test_a_long_source_is_cut_and_told(translator, tokenizer, caplog):
     assert truncated.tolist() == [False, False, True]
     cut = tf.concat([ids[2][: longest - 1], [EOS]], axis=0)
     expected = translator.id_model.search_ids(cut[None], options)
-    np.testing.assert_allclose(
-        found[2][0].score, expected.scores[0, 0], rtol=1e-4
-    )
+    score = found[2][0].score
+    np.testing.assert_allclose(score, expected.scores[0, 0], rtol=1e-4)
     translator.translate(texts, max_length=7, max_source_length=longest)
-    said = f"Cut 1 of 3 texts after {longest} tokens: number 3."
-    assert said in caplog.text
+    assert f"Cut 1 of 3 texts after {longest} tokens: number 3." in caplog.text
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
@@ -246,9 +236,8 @@ def scripted_translator(model, tokenizer, monkeypatch, scores):
     def search_ids(source, search):
         batch = tf.shape(source)[0]
         ids = tf.tile(word[None, None, :], [batch, len(scores), 1])
-        return BeamResult(
-            ids, tf.tile([scores], [batch, 1]), tf.zeros([batch, len(scores)])
-        )
+        scored = tf.tile([scores], [batch, 1])
+        return BeamResult(ids, scored, tf.zeros([batch, len(scores)]))
 
     monkeypatch.setattr(translator.id_model, "search_ids", search_ids)
     return translator
@@ -299,6 +288,17 @@ def test_a_new_seed_between_two_translations_does_no_harm(translator):
 
     after = translator.translate(SOURCES), translator.score(["a"], ["b"])
     assert after == before
+
+
+def test_a_packed_translator_follows_training_of_its_model(model, tokenizer):
+    for dtype in ("float32", "bfloat16"):
+        trained = model.from_config({**model.get_config(), "dtype": dtype})
+        plain = Translator(trained, tokenizer)
+        packed = plain.freeze(dtype)
+        before = packed.translate(["the dog"], n_best=1)
+        packed.model.set_weights(model.get_weights())
+        found = packed.translate(["the dog"], n_best=1)
+        assert before != found == plain.translate(["the dog"], n_best=1)
 
 
 def test_a_model_of_another_vocabulary_is_refused(tokenizer):
