@@ -389,15 +389,15 @@ def check_first_batch(model: ExactModel, x: Any, y: Any, by_class: Any) -> None:
             )
         ids.append(y)
     _check_largest(max(each.max(initial=0) for each in ids), model)
-    is_row = target_in[:, 0] > PAD_ID
-    begins = target_in[is_row, 0]
-    is_copy = is_like and np.array_equal(begins, y[is_row, 0])
-    if len(np.unique(begins)) > 1 or (is_copy and len(begins)):
+    begins = target_in[target_in[:, 0] > PAD_ID, 0]
+    is_copy = is_like and np.array_equal(target_in[:, 0], y[:, 0])
+    is_late = any(np.any(each[each.any(axis=1), 0] == PAD_ID) for each in ids)
+    if is_late or len(np.unique(begins)) > 1 or (is_copy and len(begins)):
         warnings.warn(
-            "`target_in` must begin with the begin token, the same in every "
-            "row, and `target_out` without it, one place further left: "
-            "otherwise a model learns to copy its target, and translates "
-            "nothing. `kt.batch` makes a batch of texts.",
+            "Padding must come last, and `target_in` must begin with the begin "
+            "token, the same in every row, and `target_out` without it, one "
+            "place further left: otherwise a model translates badly, or only "
+            "copies its target. `kt.batch` makes a batch of texts.",
             stacklevel=3,  # The caller of `fit`.
         )
 

@@ -357,7 +357,7 @@ class Transformer(ExactModel):
         one for each beam, and a mask shows a beam only the slots of its own
         history. When beams branch or end, nothing moves; only the mask
         changes. A restricted model needs only the last r positions, in any
-        order.
+        order. In a step for `beam_search`, make each beam a row: W = 1 here.
 
         Args:
             ids: Integer tensor `(B, W)`, the latest token of each beam.

@@ -334,20 +334,20 @@ def test_another_loss_takes_what_it_needs():
 
 
 @pytest.mark.parametrize(
-    "begin, first, warns", [(2, 8, False), (2, 2, True), (8, 8, True)]
+    "begin, first, late, warns",
+    [(2, 8, 0, 0), (2, 2, 0, 1), (8, 8, 0, 1), (2, 8, 1, 1), (2, 8, 3, 1)],
 )
 @pytest.mark.parametrize("way", ["fit", "train_on_batch"])
-def test_targets_that_are_not_shifted_are_told_once(begin, first, warns, way):
+def test_shift_and_padding_are_told_once(begin, first, late, warns, way):
     model = compiled(make_model(num_layers=1), run_eagerly=True)
-    source = np.array([[5, 6, 3], [7, 3, 0]], "int32")
-    target = np.array([[first, 9, 3], [first, 3, 0]], "int32")
-    inputs = source, np.array([[begin, 8, 9], [begin, 10, 0]], "int32")
+    rows = [[5, 6, 3], [7, 3, 0]], [[begin, 8, 9], [begin, 10, 0]]
+    ids = np.array([*rows, [[first, 9, 3], [first, 3, 0]]], "int32")
+    ids[:late, 1] = np.roll(ids[:late, 1], 1, axis=-1)  # Padding comes first.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(1 if way == "fit" else 2):
-            getattr(model, way)(inputs, target)
-    found = [w for w in caught if "begin token" in str(w.message)]
-    assert len(found) == int(warns)
+            getattr(model, way)((ids[0], ids[1]), ids[2])
+    assert sum("begin token" in str(w.message) for w in caught) == warns
 
 
 def compiled(model, adam=Adam, **options):
