@@ -30,7 +30,7 @@ LEFTOVERS = {
     ),
     "tags": (r"</\w+>|<\w+ [^<>]*=[^<>]*>|<(?:br|p) ?/?>", "remove them"),
     "tokenisation": (
-        r"\w{1,20} (?:[,.](?=\s)|@-@)",
+        r"\w{1,20} (?:[,.](?=\s)|@-@|n't\b|'s(?= (?!\w+s\b)))",
         "detokenise with sacremoses",
     ),
     "spacing": (f"(?:{_SPACELESS} ){{3,9}}{_SPACELESS}", "remove these spaces"),
@@ -45,7 +45,7 @@ LEFTOVERS = {
     ),
 }
 _SUSPECT = re.compile(
-    "[&<ÃÐÂ縺繧繝銆銇銈銉锛鐨涓\x82\x83‚ƒ\ufffd]|â€|ðŸ| [,.@]"
+    "[&<ÃÐÂ縺繧繝銆銇銈銉锛鐨涓\x82\x83‚ƒ\ufffd]|â€|ðŸ| (?:[,.@']|n't)"
     f"|[à-í]{_AFTER}|[¡-þ]{{6}}|{_SPACELESS} "
 )
 _LEFT = re.compile("|".join(f"(?P<{x}>{y})" for x, (y, _) in LEFTOVERS.items()))
