@@ -354,7 +354,7 @@ def search_each(
 
     check_alone(n_best=search.n_best > 1)
     splitter = Splitter(translator.source_lang, translator.target_lang)
-    texts = [text.strip(" \r\n\xa0\u3000") for text in texts]
+    texts = [text.rstrip(" \r\n\xa0\u3000") for text in texts]
     of_texts = [(text, [*splitter.spans(text)]) for text in texts]
 
     def tell(done: int, total: int) -> None:

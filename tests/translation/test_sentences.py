@@ -102,7 +102,7 @@ def test_every_sentence_is_translated_on_its_own(translator):
 
     single = ["a dog.", "A meadow!", "The dog runs.", texts[2], "dog"]
     one, two, three, whole, dog = translator.translate(single, **SHORT)
-    assert found == [f"{one} {two}\n{three}", "", whole, "\t", dog]
+    assert found == [f" {one} {two}\n{three}", "", whole, " \t", dog]
     assert found[0] != translator.translate(texts[:1], **SHORT)[0]
     assert progress[-1] == (5, 5)
 
