@@ -72,7 +72,7 @@ _LINE_END = re.compile("[\t-\r\x85\u2028\u2029]")
 _WIDE = "[\u2e80-\ua4cf\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff9f𠀀-\U0003ffff]"
 _WRAP = re.compile(rf"(?<={_WIDE})[ \t]{{,99}}\r?\n[ \t]{{,99}}(?={_WIDE})")
 # Like an image: elements of signs or of nothing, raised ones without words.
-_SYMBOLS = re.compile(r"[#*§¶†‡®©™•\ufe0f\u2190-\u2bff\U0001f000-\U0001faff]*")
+_SYMBOLS = re.compile(r"[#*§¶†‡※®©™•\ufe0f\u2190-\u2bff\U0001f000-\U0001faff]*")
 _RAISED = re.compile(r"\[.{1,30}\]|[\W\d_]{,30}")
 # All but braces, which marks have.
 _SIGNS = (

@@ -170,7 +170,7 @@ def test_elements_whose_words_have_no_translation_take_free_words_beside():
         ("1<sup>st</sup> H<sub>2</sub>O", "1st H2O"),
         # Links have spaces between, or none where the language has none.
         ("<a>a</a> <a>b</a>,<a>c</a>\n<a>d</a>", "a b,c|d"),
-        ("<a>你</a><a>好</a>", "你好"),
+        ("<a>你</a><a>好</a><b>※</b>", "你好"),
         ("a <i>" * 99 + "b", "a " * 99 + "b"),
         # What a word processor leaves.
         ("I sat<o:p></o:p> <st1:place>in it</st1:place>.", "I sat in it."),
