@@ -132,13 +132,11 @@ class TokenizerAdapter(tf.Module):
 
     def _rows(self, ways: _Ways, text: Any) -> tf.RaggedTensor:
         """Tokenize without padding."""
-        ids = ways[0](as_strings(text))
-        if isinstance(ids, tf.RaggedTensor):
-            if ids.ragged_rank > 1:  # Words of pieces.
-                ids = ids.merge_dims(1, -1)
-            return tf.cast(ids, tf.int32)
-        ids = tf.cast(ids, tf.int32)
-        return tf.ragged.boolean_mask(ids, ids != self.ids.pad)
+        ids = tf.cast(ways[0](as_strings(text)), tf.int32)
+        if not isinstance(ids, tf.RaggedTensor):
+            return tf.ragged.boolean_mask(ids, ids != self.ids.pad)
+        # Words of pieces become pieces.
+        return ids.merge_dims(1, -1) if ids.ragged_rank > 1 else ids
 
 
 def _ways(tokenizer: Any) -> _Ways:
@@ -177,7 +175,8 @@ def _in_python(encode: Callable, decode: Callable) -> _Ways:
         if not tf.executing_eagerly():
             raise UserError(
                 "Expected a tokenizer with `tokenize` and `detokenize` for a "
-                "graph, received one in Python; only translate with it."
+                "graph, received one in Python; translate with it, or call "
+                "`kt.batch` outside of `Dataset.map`."
             )
         rows = [encode(text.decode()) for text in texts.numpy()]
         rows = [list(getattr(row, "ids", row)) for row in rows]

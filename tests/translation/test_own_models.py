@@ -297,7 +297,7 @@ def test_a_functional_model_and_a_tokenizer_in_python_translate(tmp_path):
     ids, _ = greedy_search(Whole(model), [5, 7, 9], 5, 0.6)
     assert found == Letters().decode([each for each in ids if each != 3])
     # A graph cannot hold Python.
-    with pytest.raises(kt.UserError, match="`tokenize`"):
+    with pytest.raises(kt.UserError, match="`kt.batch` outside of `Dataset"):
         kt.export(translator, tmp_path / "own")
 
 
