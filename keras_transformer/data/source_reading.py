@@ -121,7 +121,7 @@ def for_sources(model: bytes, pieces: Iterable[str] | None = None) -> bytes:
     rules = _table(processor, {*met, " "})
     if proto.normalizer_spec.precompiled_charsmap:
         own = sentencepiece.SentencePieceNormalizer(model_proto=model)
-        rules = dict(own.Decompile()) | rules
+        rules = {x: rules.get(y, y) for x, y in own.Decompile()} | rules
     compiled = sentencepiece.SentencePieceNormalizer(norm_map=[*rules.items()])
     spec = parse_model(compiled.serialized_model_proto()).normalizer_spec
     proto.normalizer_spec.precompiled_charsmap = spec.precompiled_charsmap
@@ -163,10 +163,10 @@ def _table(processor: Any, pieces: set[str]) -> dict[str, str]:
 def _dashes(pieces: set[str], known: frozenset[str]) -> dict[str, str]:
     """Map dashes between words, but not numbers, to others or to commas."""
     dash = next(x for x in (" — ", " – ", ", ") if x.strip() in pieces)
-    table: dict[str, str] = {}
+    spaces, table = " \xa0\u2009\u200a\u202f", dict[str, str]()
     for mark in {*"–—―"} - known:
-        table |= {f"{space}{mark} ": dash for space in " \xa0"}
-        table |= {f"{x} {mark} ": f"{x} - " for x in string.digits}
+        for text in map("".join, itertools.product(spaces, mark, spaces)):
+            table |= {x + text: f"{x} - " for x in string.digits} | {text: dash}
         if mark != "–":  # Of Chinese they are two.
             letters = (x for x in known if x.isalpha())
             for x, both in itertools.product(letters, (mark, 2 * mark)):

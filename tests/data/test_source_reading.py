@@ -11,11 +11,7 @@ import tensorflow as tf
 from natural_corpus import same_ids, train_pieces
 
 import keras_transformer as kt
-from keras_transformer.data import (
-    learning,
-    paired_tokenizer,
-    source_reading,
-)
+from keras_transformer.data import learning, paired_tokenizer, source_reading
 from keras_transformer.data.tokenizer import Tokenizer
 
 TEXT = [*kt.open_corpus("demo").sentences("train")]
@@ -32,7 +28,7 @@ PASTED = [
     ("May 16, 2024¹ 10²", "May 16, 2024 1 10 2"),
     ("six\u2011two\u2013one – two", "six-two-one, two"),
     ("three—six — two ―five—", "three, six, two - five,"),
-    ("— two\u00a0– three, 5 – 6", "- two, three, 5 - 6"),
+    ("— two\u00a0– three –\u00a0two, 5\u202f– 6", "- two, three, two, 5 - 6"),
     ("\u00a0\u00ad\u200b", ""),
 ]
 
@@ -111,7 +107,7 @@ def test_a_seldom_character_of_sources_is_one_of_the_targets(tmp_path):
         ("یک کتاب 5", "يك كتاب ۵", "یک کتاب 5"),
         ("ששת אלפים-", "שֵׁשֶׁת־אֲלָפִים", "ששת-אלפים"),
         ("шесть все", "ше\u0301сть всё", "шесть все"),
-        ("two dogs film", "Two DOGS ﬁlm", "two dogs film"),
+        ("two dogs ö film", "Two DOGS O\u0308 ﬁlm", "two dogs ö film"),
         ("२ 30 रवार", "३० रवार", "30 रवार"),
         ("คำ 30", "ค\u0e4dา ๓๐", "คำ 30"),
         ("长 日本 ５ ５", "⻓ ⽇本 5", "长 日本 ５"),
@@ -145,7 +141,11 @@ def test_no_rule_of_the_vocabulary_is_lost(tokenizer):
     read = zip(texts, before, after, strict=True)
     changed = {text: new for text, old, new in read if old != new}
     assert len(changed) > 4_000
-    assert changed.keys() <= source_reading._meanings().keys()
+    # A letter of two characters is read as the same one in one.
+    composed = (
+        unicodedata.normalize("NFC", x) if x[1:] else x for x in changed
+    )
+    assert {*composed} <= source_reading._meanings().keys()
     letters = {
         text: unicodedata.normalize("NFKC", text)
         for text in changed
