@@ -62,17 +62,11 @@ class TiedEmbedding(Layer):
 
     def build(self, input_shape: Shape | None = None) -> None:
         # Gives unit variance to the scaled embeddings and to the logits.
-        self.table = self.add_weight(
-            name="table",
-            shape=(self.vocab_size, self.d_model),
-            initializer=keras.initializers.RandomNormal(
-                stddev=self.d_model**-0.5
-            ),
-        )
+        normal = keras.initializers.RandomNormal(stddev=self.d_model**-0.5)
+        shape = self.vocab_size, self.d_model
+        self.table = self.add_weight(shape, normal, name="table")
         if self.use_bias:
-            self.bias = self.add_weight(
-                name="bias", shape=(self.vocab_size,), initializer="zeros"
-            )
+            self.bias = self.add_weight(shape[:1], "zeros", name="bias")
 
     def __call__(self, inputs: Tensor, reverse: bool = False, **kw: Any) -> Any:
         inputs = inputs if reverse else ids_to_come(inputs)

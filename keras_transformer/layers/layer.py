@@ -24,11 +24,19 @@ class Layer(keras.layers.Layer):
         """Trace `call`, which alone knows all shapes and dtypes."""
         if not self.built:
             return self(*args, **kwargs)
+        # A symbolic product with a number, such as √D, claims to be sparse.
+        args, kwargs = keras.tree.map_structure(_dense, (args, kwargs))
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def get_config(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in self.arguments}
         return {**super().get_config(), **own}
+
+
+def _dense(value):
+    if getattr(value, "sparse", False):
+        return keras.KerasTensor(value.shape, value.dtype)
+    return value
 
 
 def sequence_of(width: int | None = None) -> keras.layers.InputSpec:

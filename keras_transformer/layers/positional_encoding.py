@@ -114,12 +114,10 @@ class PositionalEncoding(Layer):
         self.d_model = int(input_shape[-1] or 0)
         self.input_spec = sequence_of(self.d_model)
         if self.positions == "learned":
-            self.table = self.add_weight(
-                name="table",
-                shape=(self.max_positions, self.d_model),
-                # Half the deviation of the scaled embeddings it is added to.
-                initializer=keras.initializers.RandomNormal(stddev=0.5),
-            )
+            # Half the deviation of the scaled embeddings it is added to.
+            normal = keras.initializers.RandomNormal(stddev=0.5)
+            shape = self.max_positions, self.d_model
+            self.table = self.add_weight(shape, normal, name="table")
 
     def call(self, inputs: Tensor, start: int | Tensor = 0) -> Tensor:
         length = ops.shape(inputs)[1]

@@ -113,6 +113,18 @@ def test_an_unbuilt_layer_tells_what_it_returns(kind, policy):
     assert (tuple(spec.shape), spec.dtype) == (found.shape, found.dtype.name)
 
 
+@pytest.mark.parametrize("kind", [k for k in LAYERS if k not in IDS])
+def test_a_functional_model_may_scale_what_a_layer_takes(kind):
+    inputs = keras.Input((None, 10))
+    scaled = inputs * 3.0  # To Keras, this is sparse.
+    layer = kind(**LAYERS[kind])
+    pair = kind in (MultiHeadAttention, DecoderLayer, Decoder)
+    model = keras.Model(inputs, layer(*[scaled] * (1 + pair)))
+    x = np.random.default_rng(0).normal(size=(2, 5, 10)).astype("float32")
+    expected = layer(*[x * 3] * (1 + pair))
+    np.testing.assert_allclose(model(x), expected, 1e-5, 1e-5)
+
+
 @pytest.mark.parametrize("kind", [DecoderLayer, Decoder])
 def test_a_decoder_without_memory_is_refused(kind):
     with pytest.raises(ValueError, match="`memory` must be the encoder's"):
