@@ -163,7 +163,8 @@ def test_ctranslate2_gets_padding_that_is_never_written(originals):
     )
     translator = Run(run).translator()
     kept = translator.model.embedding.bias.numpy()
-    bias = ctranslate2._spec(translator).decoder.projection.bias
+    spec = ctranslate2._spec(translator.model, translator.tokenizer)
+    bias = spec.decoder.projection.bias
     assert kept[PAD_ID] > -100 and bias[PAD_ID] <= -1000 >= bias[BOS_ID]
     np.testing.assert_array_equal(bias[3:], kept[3:])
     # Those of the model stay as they are.
