@@ -33,7 +33,7 @@ class Layer(keras.layers.Layer):
         return {**super().get_config(), **own}
 
 
-def _dense(value):
+def _dense(value: Any) -> Any:
     if getattr(value, "sparse", False):
         return keras.KerasTensor(value.shape, value.dtype)
     return value

@@ -28,7 +28,7 @@ PASTED = [
     ("May 16, 2024¹ 10²", "May 16, 2024 1 10 2"),
     ("six\u2011two\u2013one – two", "six-two-one, two"),
     ("three—six — two ―five—", "three, six, two - five,"),
-    ("— two\u00a0– three –\u00a0two, 5\u202f– 6", "- two, three, two, 5 - 6"),
+    ("— two\u202f– six –\u00a0two, 5\u202f–\u00a06", "- two, six, two, 5 - 6"),
     ("\u00a0\u00ad\u200b", ""),
 ]
 
