@@ -140,7 +140,7 @@ class Translator:
 
     @property
     def model(self) -> Any:
-        """The only model, which you may train: translations follow it.
+        """The only model, which translations follow if you train it.
 
         Those in int8 do not, so make another translator afterwards.
         """
