@@ -80,13 +80,13 @@ _SHOWN = [
     ),
     # Borders of texts in a line, and bullets without a space.
     (
-        r"(?<=\S) \|(?=\s|$)|(?<=[^\s\d]) [•·](?= )|(?<=\d) [•·](?= \D)"
+        r"(?<=\S) +(?:\|(?!\S)|•(?= )|·(?= +(?:\D|\d{4})))|(?<=[^\s\d]) +·(?= )"
         r"|(?<![^\s。！？])[・･•●◆◇■□▼▲※①-⑳❶-❿](?=[\w「“])",
         "\n",
     ),
     (rf"[{_PICTURE}]\u200d?|[0-9#*]\ufe0f?\u20e3", " "),  # 1️⃣ is one.
     (rf"(?<![^\s{_END}])[{_UNSEEN}]+|(?<![{_UNSEEN}])[{_UNSEEN}]+(?!\S)", " "),
-    (rf"(?<=[{_END}»”“\"’]) [-–—](?= \W?{_BIG})", " "),
+    (rf"(?<=[{_END}»”“\"’]) +[-–—](?= \W?{_BIG})", " "),
     # Ends that sentencex does not know, also behind words that it takes for
     # abbreviations. In Hindi a bar is easier to type than a danda.
     (

@@ -353,6 +353,8 @@ def test_a_tag_goes_before_each_sentence():
         ("uk", "⟨Мал. 3.⟩ ⟨Див. розд. 5.⟩ ⟨Тут 300 ос./км².⟩ ⟨Пн.–Пт. з 9.⟩"),
         # Between texts in a line stands a border, in a product none.
         ("en", "⟨A man⟩ | ⟨A dog.⟩ • ⟨Home⟩ · ⟨News⟩ |\n⟨5 · 3 is 15.⟩"),
+        ("en", "⟨A man⟩  |  ⟨A dog.⟩\xa0 • \xa0⟨Home⟩  ·  ⟨Go.⟩  — ⟨It ran.⟩"),
+        ("de", "⟨Müller⟩ · ⟨Am Tor 5⟩ · ⟨12345 Berlin⟩  •  ⟨Tel. 12⟩ • ⟨5⟩"),
         ("en", "⟨A bike[1] and¹ a dog.⟩[2]: 12 ⟨Two.⟩[3][note 1] ⟨It ran.⟩12"),
         # Ordinals of German, and numbers of a list.
         ("de", "⟨2. Weltkrieg⟩\n⟨II. Weltkrieg⟩\n⟨1. FC Köln⟩\n⟨IV. Quartal⟩"),
