@@ -251,9 +251,9 @@ class Splitter:
 
     def _shown(self, text: str) -> str:
         """Return what sentencex is to see in place of a text, as long as it."""
-        # sentencex 1.0.32 panics at "A\u00a0. B": it takes every space to be
-        # one byte long.
+        # sentencex 1.0.32 panics at "A\u00a0. B": spaces count as one byte.
         text = re.sub(rf"[^\S{_ENDS}\u3000]|\u3000(?!\d)", " ", _masked(text))
+        text = re.sub(r"\b\xad\b", "x", text)
         text = re.sub(ADDRESS, lambda x: re.sub("[.!?]", "x", x[0]), text)
         for rule, character in self._rules:
             text = _filled(rule, character, text)
