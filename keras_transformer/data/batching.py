@@ -17,7 +17,7 @@ from keras_transformer.data.adapter import TokenizerAdapter
 from keras_transformer.data.batch_plan import Batch, BatchPlan
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.texts import checked_pairs, checked_texts
-from keras_transformer.data.tokenizer import Tokenizer, own_operators
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.settings import logger, whole_number
 
 Texts: TypeAlias = Sequence[str] | tf.Tensor
@@ -197,9 +197,8 @@ def batch(
     if None not in (rows, others) and rows != others:
         raise SettingError("targets", f"as many as `sources`, {rows}", others)
     ids = tokenizer.ids
-    with own_operators():
-        source = tokenizer.tokenize(sources).to_tensor(ids.pad)
-        target = tokenizer.target.tokenize(targets).to_tensor(ids.pad)
+    source = tokenizer.tokenize(sources).to_tensor(ids.pad)
+    target = tokenizer.target.tokenize(targets).to_tensor(ids.pad)
     return _shifted(source, target, ids)
 
 

@@ -43,7 +43,7 @@ from keras_transformer.settings import whole_number
 
 logger = logging.getLogger("keras_transformer")
 
-_has_own_operators = contextvars.ContextVar("own operators", default=False)
+_shares_operators = contextvars.ContextVar("shared operators", default=False)
 
 _SPECIAL_IDS = (config.PAD_ID, config.UNK_ID, config.BOS_ID, config.EOS_ID)
 SOURCE, TARGET = "source", "target"
@@ -145,8 +145,8 @@ class Tokenizer(tf.Module):
 
     def _run(self, method: str, values: tf.Tensor) -> tf.Tensor:
         """Call the operator, which `tf.random.set_seed` may have unloaded."""
-        is_own = _has_own_operators.get()
-        processor = self._make_operator() if is_own else self.processor
+        is_shared = tf.executing_eagerly() or _shares_operators.get()
+        processor = self.processor if is_shared else self._make_operator()
         try:
             return getattr(processor, method)(values)
         except tf.errors.NotFoundError:
@@ -378,15 +378,14 @@ def as_strings(text: tf.Tensor | Sequence[str]) -> tf.Tensor:
 
 
 @contextlib.contextmanager
-def own_operators() -> Iterator[None]:
-    """Give a graph that is being traced vocabularies of its own.
+def shared_operators() -> Iterator[None]:
+    """Let graphs that are traced use the vocabularies of their `Tokenizer`.
 
-    In `tf.data.Dataset.map` they then outlive `tf.random.set_seed`, which
-    unloads those of `Tokenizer`, and a graph could not load them again. In a
-    SavedModel they would not be part of the tokenizer that it tracks.
+    A SavedModel has them once then. Other graphs have their own, since they
+    could not load those again after `tf.random.set_seed`.
     """
-    token = _has_own_operators.set(not tf.executing_eagerly())
+    token = _shares_operators.set(True)
     try:
         yield
     finally:
-        _has_own_operators.reset(token)
+        _shares_operators.reset(token)

@@ -24,6 +24,7 @@ from keras_transformer.config import (
     PAD_ID,
     Search,
 )
+from keras_transformer.data.tokenizer import shared_operators
 from keras_transformer.exporting.serving_kit import (
     BATCHING_FILE,
     BATCHING_TEXT,
@@ -102,7 +103,8 @@ def export(
     frozen = translator.id_model.frozen
     instructions = frozen.instructions if frozen else ()
     signatures = _signatures(translator)
-    module, traced = _trace(translator, search, signatures)
+    with shared_operators():
+        module, traced = _trace(translator, search, signatures)
     path.parent.mkdir(parents=True, exist_ok=True)
     # TensorFlow Serving looks only at names that are numbers.
     full = devices.explained("export in another process", path)

@@ -56,6 +56,14 @@ def test_tokens_end_with_one_end_token_and_have_no_start_token(tokenizer):
     assert tokenizer.tokenize(["", " \n\t", "\ufeff"]).to_list() == [[EOS]] * 3
 
 
+def test_a_graph_reads_and_writes_text_after_a_new_seed(tokenizer):
+    dataset = tf.data.Dataset.from_tensor_slices(SENTENCES).batch(3)
+    ids = dataset.map(tokenizer.target.tokenize)
+    written = ids.map(tokenizer.detokenize).unbatch()
+    tf.random.set_seed(7)
+    assert [x.decode() for x in written.as_numpy_iterator()] == SENTENCES
+
+
 def test_invalid_utf_8_reads_as_replacement_characters(tokenizer):
     ids = tokenizer.tokenize(tf.constant([b"\xff\xfe bad", b"good"]))
     bad, good = tokenizer.detokenize(ids).numpy()
