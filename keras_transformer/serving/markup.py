@@ -97,8 +97,7 @@ async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
         raise RefusalError(
             f"Expected {MAX_HTML} characters of HTML at most, received {size}."
         )
-    has_marks = itertools.repeat(card_of(job.model).terms)
-    reading = map(read, texts, has_marks)
+    reading = map(read, texts, itertools.repeat(card_of(job.model).terms))
     pages: list[list[Segment]] = await job.apart(list, reading)
     segments, tags = list[Segment](), list[str]()
     for page in pages:
@@ -436,4 +435,9 @@ def _signs_behind(word: str) -> int:
 
 
 def _words(text: str, language: str, at: int) -> list[Span]:
-    return [Span(at + x, at + y) for x, y in words_of(text, language)]
+    """Find words; what ICU finds within a mark becomes all of it."""
+    words = [Span(at + x, at + y) for x, y in words_of(text, language)]
+    for mark in _STAND_IN.finditer(text):
+        i, j = (bisect.bisect_left(words, (at + x,)) for x in mark.span())
+        words[i:j] = [Span(words[i][0], words[j - 1][1]) for _ in words[i:j]]
+    return words

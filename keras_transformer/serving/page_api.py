@@ -59,8 +59,7 @@ def routes(service: Service) -> list[Route]:
 async def _show_card(service: Service, request: Request) -> Response:
     model, limits = service.versions.current, service.limits
     card = card_of(model)
-    source = language_of(card.source_lang)
-    target = language_of(card.target_lang)
+    source, target = map(language_of, (card.source_lang, card.target_lang))
     return json_response(
         {
             "name": service.name,

@@ -177,8 +177,7 @@ class Job:
         async for part in self.request.stream():
             self.body += part
             service.held += len(part)
-            size = len(self.body)
-            if size > limits.max_body_bytes:
+            if (size := len(self.body)) > limits.max_body_bytes:
                 most = limits.max_body_bytes
                 raise RefusalError(
                     f"Send at most {most} bytes at a time, received more.", 413
@@ -262,12 +261,10 @@ class Job:
         while waiting:
             rows: list[Row] = await self.apart(list, map(row_of, waiting))
             outputs = await self.service.batcher.run(model, signature, rows)
-            columns = [
-                outputs[name].reshape(len(rows), -1)[:, :count].tolist()
-                for name in names
-            ]
-            columns.append(outputs["truncated"].tolist())
-            sorting = map(sort_out, waiting, *columns)
+            columns = (outputs[x].reshape(len(rows), -1) for x in names)
+            answers, scores = (x[:, :count].tolist() for x in columns)
+            is_cut = outputs["truncated"].tolist()
+            sorting = map(sort_out, waiting, answers, scores, is_cut)
             cut: list[list[Sentence]] = await self.apart(list, sorting)
             waiting = [half for two in cut for half in two]
         return [sorted(sentences) for sentences in results]

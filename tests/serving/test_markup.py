@@ -352,6 +352,21 @@ def test_each_mark_comes_back_once_whatever_the_model_writes(best, expected):
     assert found.split() == expected.split()
 
 
+@pytest.mark.parametrize(
+    "best, expected",
+    [
+        # ICU takes braces for words of their own.
+        ("{KT0}。", "<b><kbd>Ctrl</kbd></b><kbd>C</kbd>。"),
+        ("{KT1}{KT1}{KT0}。", "<b><kbd>C</kbd></b><kbd>Ctrl</kbd>。"),
+    ],
+)
+def test_nothing_is_put_within_a_mark_of_chinese(best, expected):
+    html = "<b>Press</b> <kbd>Ctrl</kbd>+<kbd>C</kbd>."
+    segment = read(html, has_marks=True)[0]
+    part = Span(0, len(segment.text)), best, []
+    assert put(segment, part, splitter=EN_ZH) == expected
+
+
 def test_a_sentence_has_six_marks_and_further_code_is_not_seen():
     html = "<code>x</code> " * 8 + "a. <samp>y</samp> <i translate=no>z</i>."
     assert read(html, has_marks=True)[0].text == (
