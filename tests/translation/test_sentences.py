@@ -354,7 +354,7 @@ def test_a_tag_goes_before_each_sentence():
         # Between texts in a line stands a border, in a product none.
         ("en", "⟨A man⟩ | ⟨A dog.⟩ • ⟨Home⟩ · ⟨News⟩ |\n⟨5 · 3 is 15.⟩"),
         ("en", "⟨A man⟩  |  ⟨A dog.⟩\xa0 • \xa0⟨Home⟩  ·  ⟨Go.⟩  — ⟨It ran.⟩"),
-        ("de", "⟨Müller⟩ · ⟨Am Tor 5⟩ · ⟨12345 Berlin⟩  •  ⟨Tel. 12⟩ • ⟨5⟩"),
+        ("de", "⟨Müller⟩ · ⟨Am Tor 5⟩ · ⟨12345 Berlin⟩  •  ⟨Es ist 5 • 3⟩"),
         # A soft hyphen parts no word, such as "Hotel" from "Tel."
         ("de", "⟨Ein Ho\xadtel.⟩ ⟨Es war klein.⟩\n⟨der um\xadbau.⟩ ⟨da⟩"),
         ("en", "⟨A bike[1] and¹ a dog.⟩[2]: 12 ⟨Two.⟩[3][note 1] ⟨It ran.⟩12"),
