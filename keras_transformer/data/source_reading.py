@@ -17,7 +17,6 @@ import collections
 import functools
 import itertools
 import re
-import string
 import unicodedata
 from collections.abc import Iterable
 from typing import Any
@@ -55,6 +54,7 @@ _ALIKE = """
 门⻔ 青⻘ 页⻚ 风⻛ 飞⻜ 食⻝ 马⻢ 骨⻣ 鬼⻤ 鱼⻥ 鸟⻦ 麦⻨ 黄⻩ 齐⻬ 齿⻮ 龙⻰
 """.split()
 _STAYS = re.compile("(?:[!-_a-~]| (?! ))*").fullmatch  # In `forms_of`.
+_DIGITS = "0123456789０１２３４５６７８９"
 _NOTES = "⁰¹²³⁴⁵⁶⁷⁸⁹①②③④⑤⑥⑦⑧⑨"  # Footnotes, and powers.
 # A mark of voicing may be a character of its own: each, and what composes.
 _KANA = [*map(chr, (*range(0x3041, 0x30FF), *range(0xFF66, 0xFF9E)))]
@@ -166,7 +166,7 @@ def _dashes(pieces: set[str], known: frozenset[str]) -> dict[str, str]:
     spaces, table = " \xa0\u2009\u200a\u202f", dict[str, str]()
     for mark in {*"–—―"} - known:
         for text in map("".join, itertools.product(spaces, mark, spaces)):
-            table |= {x + text: f"{x} - " for x in string.digits} | {text: dash}
+            table |= {x + text: f"{x} - " for x in _DIGITS} | {text: dash}
         if mark != "–":  # Of Chinese they are two.
             letters = (x for x in known if x.isalpha())
             for x, both in itertools.product(letters, (mark, 2 * mark)):
@@ -194,15 +194,16 @@ def _meanings() -> dict[str, str]:
     for kana, both in itertools.product(_KANA, _VOICED):
         plain = unicodedata.normalize("NFKC", kana + both[1])
         meanings[kana + both[0]] = plain
-    for number, note in itertools.product("0123456789", _NOTES):
+    for number, note in itertools.product(_DIGITS, _NOTES):
         # "2024¹" is not "20241".
         plain = unicodedata.normalize("NFKC", note)
         meanings[number + note] = f"{number} {plain}"
     meanings |= {character: character for row in _ALIKE for character in row}
     meanings |= dict.fromkeys(_SPACES, " ")
     meanings |= {"\u0e4d\u0e32": "\u0e33", "⋯": "…", "・・・": "…"}
-    # Between parts of names it has no sound.
+    # Between parts of names it has no sound, but "1・2" is not "12".
     meanings |= dict.fromkeys("・･‧", "")
+    meanings |= {x + dot: f"{x}、" for x in _DIGITS for dot in "・･"}
     for span in _IGNORABLE:
         points = range(ord(span[0]), ord(span[1]) + 1)
         meanings |= dict.fromkeys(map(chr, points), "")
@@ -214,6 +215,5 @@ def _rows() -> list[str]:
     """Rows of one digit in all scripts, or of one letter in both cases."""
     rows = collections.defaultdict[int | str, str](str)
     for character in map(chr, range(0x10000)):
-        key = unicodedata.decimal(character, character.lower())
-        rows[key] += character
+        rows[unicodedata.decimal(character, character.lower())] += character
     return [row for row in rows.values() if len(row) > 1]
