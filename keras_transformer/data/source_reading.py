@@ -194,7 +194,7 @@ def _meanings() -> dict[str, str]:
     for kana, both in itertools.product(_KANA, _VOICED):
         plain = unicodedata.normalize("NFKC", kana + both[1])
         meanings[kana + both[0]] = plain
-    for number, note in itertools.product(_DIGITS, _NOTES):
+    for number, note in itertools.product(_DIGITS[:10], _NOTES):
         # "2024¹" is not "20241".
         plain = unicodedata.normalize("NFKC", note)
         meanings[number + note] = f"{number} {plain}"
