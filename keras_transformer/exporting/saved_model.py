@@ -19,11 +19,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformer.config import (
-    MAX_SOURCE_LENGTH,
-    PAD_ID,
-    Search,
-)
+from keras_transformer.config import MAX_SOURCE_LENGTH, PAD_ID, Search
 from keras_transformer.data.tokenizer import shared_operators
 from keras_transformer.exporting.serving_kit import (
     BATCHING_FILE,

@@ -121,5 +121,4 @@ def _by_blocks(mask: Tensor, blocks: _Blocks) -> Tensor:
         mask = mask[None]
     if mask.shape[-1] == 1:  # The same for all keys.
         return mask[..., None]
-    keys = blocks.look(ops.swapaxes(mask, -1, -2))
-    return ops.swapaxes(keys, -1, -2)
+    return ops.swapaxes(blocks.look(ops.swapaxes(mask, -1, -2)), -1, -2)

@@ -341,5 +341,4 @@ def json_response(
 
 def scalar_text(text: str) -> str:
     r"""Drop lone surrogates, which JSON's \ud800 may leave."""
-    encoded = text.encode("utf-16", "surrogatepass")
-    return encoded.decode("utf-16", "replace")
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

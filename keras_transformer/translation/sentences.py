@@ -142,9 +142,11 @@ _ITEM = re.compile(
 # Also behind words without an end, if the first three count up.
 _LOOSE_ITEM = re.compile(
     r"(^\W*|(?:[:：]|(?<=[ぁ-鿿]) )\s*|(?:(?<=[^\s,;]) "
-    rf"|(?<=[{_END}，、；ぁ-鿿])\s*)(?![1１१١]\D))"
-    rf"((\d{{1,3}})[.．、])(?=\s*{_BIG})"
+    rf"|(?<=[{_END}，、；ぁ-鿿])\s*)(?![1１१١][^\d)]))"
+    rf"(\(?(\d{{1,3}})(?:[.．、]|\)(?= )))(?=\s*{_BIG})"
 )
+# What is left: of two, sentencex makes a list whose last item takes the rest.
+_MARK = re.compile(r"(?<=[\w.,;:!?)] )\(?(?:\w\.?|\d\d|[IVXivx]+)\)(?= )")
 # Of a short word before a small letter: "Den är t.ex. svart."
 _POINT = (
     r"(?:(?<=\w)(?<!\w{7})\.|(?<=\w)[?!]?\.\.+)"
@@ -264,7 +266,11 @@ class Splitter:
         """Let a new line begin in place of each number of a list."""
         line, number = found[0], 1
         shown = [*re.sub(f"[{_QUOTES}\u3000]", " ", line)]
-        loose = [*_LOOSE_ITEM.finditer(line)]
+        # To count, "c)" is 3.
+        counted = re.sub(
+            r"\b[A-Ia-i](?=\) )", lambda x: str(ord(x[0]) % 32), line
+        )
+        loose = [*_LOOSE_ITEM.finditer(counted)]
         is_list = [int(x[3]) for x in loose[:3]] == [1, 2, 3]
         for item in loose if is_list else _ITEM.finditer(line):
             if item[3] and int(item[3]) != number:
@@ -275,7 +281,7 @@ class Splitter:
             if item[1] is not None or [*self._segment(f"{before[0]} Xx")][1:]:
                 shown[start:end] = "\n".ljust(end - start)
                 number += bool(item[3])
-        return "".join(shown)
+        return _MARK.sub(lambda x: "X" * len(x[0]), "".join(shown))
 
     def _in_line(
         self, given: str, line: str, begin: int, floor: int

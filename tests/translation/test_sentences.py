@@ -327,6 +327,10 @@ def test_a_tag_goes_before_each_sentence():
         ("en", "1. ⟨Flour⟩ 2. ⟨Eggs⟩ 3. ⟨Milk.⟩\n⟨Fig. 1.⟩ ⟨A 2.⟩ ⟨B 3.⟩ ⟨C⟩"),
         ("de", "1. ⟨Ein Hund⟩  2. ⟨Ein Tor⟩\n⟨1. Liga, 2. Liga, 3. Liga⟩"),
         ("ja", "１．⟨犬⟩　２．⟨猫⟩\n⟨｢来た。｣と言う。⟩⟨｢はい。｣⟩⟨次。⟩"),
+        # Marks of a list within a sentence, which goes no further.
+        ("de", "⟨Ziel ist a) Ulm oder b) Köln.⟩ ⟨Er kam.⟩ ⟨Sie ging.⟩"),
+        ("de", "⟨Preis: (a) 5 €, (b) 7 €.⟩ ⟨Tor: Ey (9) Al (7).⟩ ⟨Ja.⟩"),
+        ("en", "⟨Who?⟩ A) ⟨Al⟩ B) ⟨Bo⟩ C) ⟨Cy.⟩ ⟨It ran.⟩ ⟨I sat.⟩"),
         # A mark of a term is one word.
         ("en", "⟨It is <term>Hi! A<as>U. S</term> big.⟩"),
         ("en", "⟨He ran.⟩ ⟨<term>A. B<as></term> is.⟩"),
