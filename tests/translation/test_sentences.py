@@ -367,6 +367,7 @@ def test_a_tag_goes_before_each_sentence():
         ("de", "⟨3. Oktober⟩\n1. ⟨Siehe dort.⟩\nII. ⟨Sie.⟩\n⟨Mi., 5. Mai⟩"),
         ("ja", "・⟨犬⟩\n●⟨犬・猫⟩\n①⟨犬⟩ ・⟨「猫」⟩\n（2）⟨猫⟩\n３）⟨猫⟩"),
         ("zh", "·⟨李·王⟩\n※⟨2楼⟩\n※1 ⟨税后⟩\n※２：⟨周日⟩"),
+        ("ja", "⟨無料。⟩※⟨３歳から。⟩※⟨12月も。⟩※⟨1・2階だ。⟩※1 ⟨はい。⟩※2"),
         ("ja", "⟨2、3匹⟩\n⟨次。⟩⟨犬ver. 2だ。⟩⟨（笑った。）⟩⟨2 (a) 5 (b) 犬⟩"),
         # "Compare (1) and (2)": a sign before a particle is a word.
         ("ja", "⟨①と②を見る。⟩⟨（1）に入る。⟩\n⟨下線 ①の訳。⟩⟨[1]を押す。⟩"),
