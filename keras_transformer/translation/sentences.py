@@ -141,8 +141,8 @@ _ITEM = re.compile(
 )
 # Also behind words without an end, if the first three count up.
 _LOOSE_ITEM = re.compile(
-    r"(^\W*|(?:[:：]|(?<=[ぁ-鿿]) )\s*|(?:(?<=[^\s,;]) "
-    rf"|(?<=[{_END}，、；ぁ-鿿])\s*)(?![1１१١][^\d)]))"
+    r"(^\W*|(?:[:：]|(?<=[ぁ-鿿]) )\s*|(?<=[?!]) (?=\(?1\))|(?:(?<=[^\s,;]) "
+    rf"|(?<=[{_END}，、；ぁ-鿿])\s*)(?!\(?[1１१١]\D))"
     rf"(\(?(\d{{1,3}})(?:[.．、]|\)(?= )))(?=\s*{_BIG})"
 )
 # What is left: of two, sentencex makes a list whose last item takes the rest.

@@ -331,6 +331,7 @@ def test_a_tag_goes_before_each_sentence():
         ("de", "⟨Ziel ist a) Ulm oder b) Köln.⟩ ⟨Er kam.⟩ ⟨Sie ging.⟩"),
         ("de", "⟨Preis: (a) 5 €, (b) 7 €.⟩ ⟨Tor: Ey (9) Al (7).⟩ ⟨Ja.⟩"),
         ("en", "⟨Who?⟩ A) ⟨Al⟩ B) ⟨Bo⟩ C) ⟨Cy.⟩ ⟨It ran.⟩ ⟨I sat.⟩"),
+        ("en", "⟨Team A) Al; Team B) Bo.⟩ ⟨We meet at 3.⟩ ⟨It ran.⟩"),
         # A mark of a term is one word.
         ("en", "⟨It is <term>Hi! A<as>U. S</term> big.⟩"),
         ("en", "⟨He ran.⟩ ⟨<term>A. B<as></term> is.⟩"),
