@@ -47,12 +47,15 @@ _ENDING = rf"(?<![{_END}])[{_END}]+(?![{_END}])"
 # To a model of single sentences, those of a quotation are single ones as well.
 # sentencex cuts none between quotation marks, so it sees spaces in their place.
 _QUOTES = "\"'“”„‟‘’‚‛«»‹›「」『』｢｣〝〞〟"
+# Before a sentence, but not before the number of a king.
+_BEFORE_NEXT = r"(?! [IVX]{2})(?=(?:[«”“’‘\"]| ?»)? +(?:[-–—] ?)?[«»‘-„\"]?"
+_BEFORE_NEXT += rf"{_BIG})"
 
 
 def _listed(language: str) -> str:
     """Read what the file has of a language, as a regular expression."""
     path = pathlib.Path(__file__).with_name("abbreviations.txt")
-    named = re.findall("(?m)^([a-z ]+): (.+)", path.read_text("utf-8"))
+    named = re.findall("(?m)^([a-z_ ]+): (.+)", path.read_text("utf-8"))
     return "|".join(x for codes, x in named if language in codes.split())
 
 
@@ -91,8 +94,7 @@ _SHOWN = [
     # abbreviations. In Hindi a bar is easier to type than a danda.
     (
         r"[។៕།༎\u037e](?= (?!།(?: |$)))|(?<=[ऀ-ॣ])\|(?=\s|$)"
-        rf"|(?:[…⋯]|\b(?:{_listed('ends')})\.)(?! [IVX]{{2}})"
-        rf"(?=(?:[«”“’‘\"]| ?»)? +(?:[-–—] ?)?[«»‘-„\"]?{_BIG})",
+        rf"|(?:[…⋯]|\b(?:{_listed('ends')})\.){_BEFORE_NEXT}",
         "X!",
     ),
     # Between two dashes an exclamation belongs to its sentence.
@@ -218,8 +220,10 @@ class Splitter:
         self._segment = functools.partial(sentencex.segment, source.base)
         # sentencex knows the abbreviations of English.
         self._goes_on_small = source.base != "en"
-        self._rules = [*_SHOWN, *[_DIGIT] * (source.base == "de")]
-        quoted, short = _listed("quoted"), _listed(source.base)
+        names = "quoted", source.base, f"ends_{source.base}"
+        quoted, short, ends = map(_listed, names)
+        self._rules = [(rf"\b(?:{ends})\.{_BEFORE_NEXT}", "X!")] * bool(ends)
+        self._rules += [*_SHOWN, *[_DIGIT] * (source.base == "de")]
         within = [_WITHIN, rf"{_ENDING}(?=[」』｣”’〟)）»]+ ?(?:{quoted}))"]
         within += [_NAMES] * (not source.has_spaces)
         within += [rf"(?i:(?<!\w)(?:{short})\.(?= |C\.))"] * bool(short)
@@ -266,10 +270,8 @@ class Splitter:
         """Let a new line begin in place of each number of a list."""
         line, number = found[0], 1
         shown = [*re.sub(f"[{_QUOTES}\u3000]", " ", line)]
-        # To count, "c)" is 3.
-        counted = re.sub(
-            r"\b[A-Ia-i](?=\) )", lambda x: str(ord(x[0]) % 32), line
-        )
+        letter = r"\b[A-Ia-i](?=\) )"  # To count, "c)" is 3.
+        counted = re.sub(letter, lambda x: str(ord(x[0]) % 32), line)
         loose = [*_LOOSE_ITEM.finditer(counted)]
         is_list = [int(x[3]) for x in loose[:3]] == [1, 2, 3]
         for item in loose if is_list else _ITEM.finditer(line):

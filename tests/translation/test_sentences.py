@@ -332,6 +332,24 @@ def test_a_tag_goes_before_each_sentence():
         ("de", "⟨Preis: (a) 5 €, (b) 7 €.⟩ ⟨Tor: Ey (9) Al (7).⟩ ⟨Ja.⟩"),
         ("en", "⟨Who?⟩ A) ⟨Al⟩ B) ⟨Bo⟩ C) ⟨Cy.⟩ ⟨It ran.⟩ ⟨I sat.⟩"),
         ("en", "⟨Team A) Al; Team B) Bo.⟩ ⟨We meet at 3.⟩ ⟨It ran.⟩"),
+        # Words that sentencex takes for abbreviations.
+        ("cs", "⟨Řekl to nám.⟩ ⟨Nevím co.⟩ ⟨Bydlí Brno, nám. Míru.⟩ ⟨Ano.⟩"),
+        ("da", "⟨Han kom med.⟩ ⟨Glædelig jul.⟩ ⟨Det koster 50 kr.⟩ ⟨Ja.⟩"),
+        ("de", "⟨Er ist dieser Art.⟩ ⟨Siehe Art. 5.⟩ ⟨Mag. Huber kam.⟩ ⟨Ja.⟩"),
+        ("en", "⟨He comes in May.⟩ ⟨A dog was fed.⟩ ⟨A cat of Dr. Ott ran.⟩"),
+        (
+            "es",
+            "⟨Votó en contra.⟩ ⟨Corrió 5 km.⟩ ⟨El Sr. Paz vio su auto.⟩ ⟨Sí.⟩",
+        ),
+        ("fr", "⟨Ils sont sept.⟩ ⟨Le 5 sept. 2020.⟩ ⟨Mme Roy court.⟩"),
+        ("hu", "⟨Azt mondta, hogy nem.⟩ ⟨Dr. Nagy jön.⟩"),
+        (
+            "it",
+            "⟨Non lo so.⟩ ⟨Fu due anni fa.⟩ ⟨Il card. Re è in USA.⟩ ⟨Il sig. Po.⟩",
+        ),
+        ("nl", "⟨Dat is best.⟩ ⟨Ik zag zijn hand.⟩ ⟨Dr. Bos kwam.⟩"),
+        ("pt", "⟨Foi o que eu vi.⟩ ⟨É do século XIX.⟩ ⟨O Dr. Paz.⟩"),
+        ("sv", "⟨Vi ses i maj.⟩ ⟨Kom med.⟩ ⟨Dr. Ek kom.⟩"),
         # A mark of a term is one word.
         ("en", "⟨It is <term>Hi! A<as>U. S</term> big.⟩"),
         ("en", "⟨He ran.⟩ ⟨<term>A. B<as></term> is.⟩"),
