@@ -111,8 +111,12 @@ _SHOWN = [
     (rf"(?<=\b[{_CAPITAL}])\.(?=[{_CAPITAL}]\.)", " "),
     (rf"(?<=[^\Wぁ-鿿])[{_QUOTES}](?!\w{{3}})|(?<!\S)['’](?=[nst]\b)", "X"),
 ]
-# In German, where sentencex lets no sentence begin with a digit or "§".
-_DIGIT = rf"(?:(?<=[{_SMALL}]{{3}}\. )|(?<=[!?] ))[\d§](?!\d*[.)](?!\d\d))", "X"
+# In German sentencex begins no sentence with a digit, "§" or a month.
+_DIGIT = (
+    rf"(?:(?<=[{_SMALL}]{{3}}\. )|(?<=[!?] ))(?:[\d§](?!\d*[.)](?!\d\d))"
+    r"|J[au]n|Feb|Mär|Apr|Mai\b|Jul|Aug|Sep|Okt|Nov|Dez)",
+    "X",
+)
 # Elsewhere the points of names, such as "J.K.", are none of sentences.
 _NAMES = (
     rf"(?<=[{_LATIN}])[.．](?=[{_LATIN}])|(?<![{_LATIN}])(?:[A-ZＡ-Ｚ]|Mrs?|Ms|Dr"
@@ -369,15 +373,10 @@ def search_each(
         if batching.progress:
             batching.progress(done * len(texts) // total, len(texts))
 
+    each = (tag_of(x) + x[slice(*y)] for x, spans in of_texts for y in spans)
+    told = dataclasses.replace(batching, progress=tell)
     results, truncated = translator.search_texts(
-        [
-            tag_of(text) + text[slice(*span)]
-            for text, spans in of_texts
-            for span in spans
-        ],
-        search,
-        dataclasses.replace(batching, progress=tell),
-        terms=terms,
+        [*each], search, told, terms=terms
     )
     whole, are_cut = [], np.zeros(len(texts), bool)
     best = zip(results, truncated, strict=True)

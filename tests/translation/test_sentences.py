@@ -336,6 +336,10 @@ def test_a_tag_goes_before_each_sentence():
         ("cs", "⟨Řekl to nám.⟩ ⟨Nevím co.⟩ ⟨Bydlí Brno, nám. Míru.⟩ ⟨Ano.⟩"),
         ("da", "⟨Han kom med.⟩ ⟨Glædelig jul.⟩ ⟨Det koster 50 kr.⟩ ⟨Ja.⟩"),
         ("de", "⟨Er ist dieser Art.⟩ ⟨Siehe Art. 5.⟩ ⟨Mag. Huber kam.⟩ ⟨Ja.⟩"),
+        (
+            "de",
+            "⟨Es war kalt.⟩ ⟨Mai und Juni nicht.⟩ ⟨Am 5. Mai?⟩ ⟨März 2020.⟩",
+        ),
         ("en", "⟨He comes in May.⟩ ⟨A dog was fed.⟩ ⟨A cat of Dr. Ott ran.⟩"),
         (
             "es",
@@ -343,10 +347,7 @@ def test_a_tag_goes_before_each_sentence():
         ),
         ("fr", "⟨Ils sont sept.⟩ ⟨Le 5 sept. 2020.⟩ ⟨Mme Roy court.⟩"),
         ("hu", "⟨Azt mondta, hogy nem.⟩ ⟨Dr. Nagy jön.⟩"),
-        (
-            "it",
-            "⟨Non lo so.⟩ ⟨Fu due anni fa.⟩ ⟨Il card. Re è in USA.⟩ ⟨Il sig. Po.⟩",
-        ),
+        ("it", "⟨Non lo so.⟩ ⟨Fu tre anni fa.⟩ ⟨È in USA.⟩ ⟨Il sig. Po.⟩"),
         ("nl", "⟨Dat is best.⟩ ⟨Ik zag zijn hand.⟩ ⟨Dr. Bos kwam.⟩"),
         ("pt", "⟨Foi o que eu vi.⟩ ⟨É do século XIX.⟩ ⟨O Dr. Paz.⟩"),
         ("sv", "⟨Vi ses i maj.⟩ ⟨Kom med.⟩ ⟨Dr. Ek kom.⟩"),
