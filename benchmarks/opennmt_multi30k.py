@@ -3,7 +3,7 @@
 Runs in OpenNMT-tf's environment, started by benchmarks/training.py:
 opennmt_multi30k.py FOLDER BATCH_TOKENS STEPS, where FOLDER holds source.txt,
 target.txt and vocab.txt. With 0 BATCH_TOKENS it takes one fixed batch of
-288 × 14 tokens. It times our `tiny`; `model` by itself is `@small-corpus`'s.
+288 × 14 tokens. It times our `tiny`. `model` is also for opennmt_corpus.yml.
 """
 
 import itertools

@@ -335,7 +335,7 @@ def test_a_tag_goes_before_each_sentence():
         # Words that sentencex takes for abbreviations.
         ("cs", "⟨Řekl to nám.⟩ ⟨Nevím co.⟩ ⟨Bydlí Brno, nám. Míru.⟩ ⟨Ano.⟩"),
         ("da", "⟨Han kom med.⟩ ⟨Glædelig jul.⟩ ⟨Det koster 50 kr.⟩ ⟨Ja.⟩"),
-        ("de", "⟨Er ist dieser Art.⟩ ⟨Siehe Art. 5.⟩ ⟨Mag. Huber kam.⟩ ⟨Ja.⟩"),
+        ("de", "⟨Er ist dieser Art.⟩ ⟨Nach Art. V Abs. 2.⟩ ⟨Mag. Au kam.⟩"),
         (
             "de",
             "⟨Es war kalt.⟩ ⟨Mai und Juni nicht.⟩ ⟨Am 5. Mai?⟩ ⟨März 2020.⟩",
@@ -347,7 +347,7 @@ def test_a_tag_goes_before_each_sentence():
         ),
         ("fr", "⟨Ils sont sept.⟩ ⟨Le 5 sept. 2020.⟩ ⟨Mme Roy court.⟩"),
         ("hu", "⟨Azt mondta, hogy nem.⟩ ⟨Dr. Nagy jön.⟩"),
-        ("it", "⟨Non lo so.⟩ ⟨Fu tre anni fa.⟩ ⟨È in USA.⟩ ⟨Il sig. Po.⟩"),
+        ("it", "⟨Non lo so.⟩ ⟨Fu tre anni fa.⟩ ⟨È in USA.⟩ ⟨IL SIG. PO.⟩"),
         ("nl", "⟨Dat is best.⟩ ⟨Ik zag zijn hand.⟩ ⟨Dr. Bos kwam.⟩"),
         ("pt", "⟨Foi o que eu vi.⟩ ⟨É do século XIX.⟩ ⟨O Dr. Paz.⟩"),
         ("sv", "⟨Vi ses i maj.⟩ ⟨Kom med.⟩ ⟨Dr. Ek kom.⟩"),
