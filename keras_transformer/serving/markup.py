@@ -6,9 +6,8 @@ whatever its name is and wherever it ends. In the translation each element
 encloses the words that the word links give to its words.
 
 Code and elements marked `translate="no"` come back whole: a model that knows
-marks gets a mark in their place. Without one, and where nothing is said, as by
-an image, they have one place in their sentence. All this takes time in
-proportion to the HTML.
+marks gets a mark in their place. Without one they have one place in their
+sentence, as images have. All this takes time in proportion to the HTML.
 """
 
 import bisect
@@ -288,8 +287,7 @@ class Segment:
         self._words: list[tuple[Span, Span]] = []
         # By the end of each sentence, the number of its first word.
         self._firsts = dict[int, int]()
-        # Where words and sentences begin and end: in the text, in the words and
-        # in the translation.
+        # Where words and sentences begin and end: in text, words, translation.
         edges = [*itertools.chain(*spans), len(self.text)]
         edges.insert(0, max(0, edges[0] - len(pieces[0])))
         self._borders: list[tuple[int, int, int]] = [(edges[0], 0, 0)]
@@ -316,9 +314,11 @@ class Segment:
             origin = source[origins.get(place, default)]
             self._borders.append((origin.start, len(self._words), word.start))
             self._words.append((word, origin))
-            # Between its last signs, as in "m<sup>2</sup>.".
-            signs = _signs_behind(self._target[slice(*word)])
-            of_origin = _signs_behind(self.text[slice(*origin)])
+            # Between its last signs, as in "m<sup>2</sup>.", or where it is
+            # the same, as in "2<sup>8</sup>-1", anywhere.
+            both = self._target[slice(*word)], self.text[slice(*origin)]
+            counted = len if both[0] == both[1] else _signs_behind
+            signs, of_origin = map(counted, both)
             for i in range(origin.end == span.end, 1 + of_origin):
                 bare = word.end - min(i, signs)
                 self._borders.append((origin.end - i, len(self._words), bare))
@@ -398,23 +398,25 @@ class Segment:
         is_own = element.start < origin.end and origin.start < element.end
         sides = (origin.start, element.start), (element.end, origin.end)
         if is_own and any(_WORD.search(self.text, *x) for x in sides):
-            part = self.text[element.start : element.end].strip()
-            at = at if start <= at < end else start
-            at = self._target.find(part, at, end)
+            own = self.text[element.start : element.end].strip()
+            at = self._target.find(own, at if start <= at < end else start, end)
             if at >= 0:
-                return Span(at, at + len(part))
+                return Span(at, at + len(own))
             # Of "Start/Neues" each link encloses its own part.
             ours = _WORD.finditer(self.text, *origin)
             theirs = [*_WORD.finditer(self._target, start, end)]
             inside = [element.start <= x.start() < element.end for x in ours]
             if len(inside) == len(theirs) and any(inside):
-                own = [*itertools.compress(theirs, inside)]
-                return Span(own[0].start(), own[-1].end())
+                found = [*itertools.compress(theirs, inside)]
+                return Span(found[0].start(), found[-1].end())
         text, is_sign = self._target[start:end], self._is_sign
         if is_sign[element.start - 1] and not is_sign[element.start]:
             start = end - len(text.lstrip(f"{_SIGNS} \xa0\u202f"))
+        outside = self.text[element.end : self._words[run.end - 1][1].end]
         if is_sign[element.end] and not is_sign[element.end - 1]:
             end -= len(text) - len(text.rstrip(f"{_SIGNS} \xa0\u202f"))
+        elif text.endswith(outside):  # As behind the bracket of "see f(1),".
+            end -= len(outside)
         return Span(start, end)
 
     def _written(self, start: int, end: int) -> str:

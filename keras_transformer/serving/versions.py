@@ -47,8 +47,7 @@ class ServedModel:
         self.card = ModelCard.load(path)  # None if it has none.
         if self.card:  # Operators may end the process, and sums overflow.
             lacking = missing_operators(self.card.operators)
-            needed = self.card.instructions
-            lacking += [name for name in needed if not devices.has(name)]
+            lacking += [x for x in self.card.instructions if not devices.has(x)]
             if lacking:
                 raise UserError(
                     f"Expected a machine with {' and '.join(lacking)} for "

@@ -96,6 +96,10 @@ def backwards(place, count):
         ("a <a b='&lt;'>c <i>d</i> e</a>", "<a b='&lt;'>E <i>D</i> C</a> A"),
         # Without the brackets around.
         ("(<b>yes</b>) sir", "SIR (<b>YES</b>)"),
+        # Without a sign behind one of their own.
+        ("<a>f(1)</a>, <b>“x”</b>. end", "END <b>“X”</b>. <a>F(1)</a>,"),
+        # In a word that stays as it is, at its letter.
+        ("of 2<sup>8</sup>-1 to", "TO 2<sup>8</sup>-1 OF"),
         # Half a word is a word.
         ("<b>un</b>able to", "TO <b>UNABLE</b>"),
         # An empty element goes before the word that it was before.
