@@ -337,9 +337,8 @@ class TokenAccuracy(_TokenMean):
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         best = ops.reshape(ops.argmax(y_pred, axis=-1), ops.shape(y_true))
-        return ops.cast(
-            ops.equal(best, ops.cast(y_true, best.dtype)), "float32"
-        )
+        is_right = ops.equal(best, ops.cast(y_true, best.dtype))
+        return ops.cast(is_right, "float32")
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -417,6 +417,9 @@ class Segment:
             end -= len(text) - len(text.rstrip(f"{_SIGNS} \xa0\u202f"))
         elif text.endswith(outside):  # As behind the bracket of "see f(1),".
             end -= len(outside)
+        # A space at its end, as before code, is its own.
+        is_open = self.text[: element.end].endswith(" ")
+        end += is_open and self._target[end:][:1] == " "
         return Span(start, end)
 
     def _written(self, start: int, end: int) -> str:

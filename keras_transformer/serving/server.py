@@ -181,13 +181,11 @@ class _Door:
         headers = Headers(scope=scope)
         host = headers.get("host", "").lower()
         if not {"*", re.sub(r":\d*$", "", host)}.intersection(self._hosts):
-            return RefusalError(
-                "This server has other names; give it more by --allow-host."
-            )
+            why = "This server has other names; give it more by --allow-host."
+            return RefusalError(why)
         if "content-length" in headers and "transfer-encoding" in headers:
-            return RefusalError(
-                "Expected a body of one length, received two.", 400, CLOSE
-            )
+            why = "Expected a body of one length, received two."
+            return RefusalError(why, 400, CLOSE)
         asks = scope["method"], scope["path"], headers.get("sec-fetch-mode")
         is_link = asks == ("GET", "/", "navigate")
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
@@ -202,9 +200,8 @@ class _Door:
         is_friend = {"*", origin}.intersection(self._origins)
         if is_link or is_friend or not is_foreign:
             return None
-        return RefusalError(
-            "This server answers its own page; --cors lets others ask.", 403
-        )
+        why = "This server answers its own page; --cors lets others ask."
+        return RefusalError(why, 403)
 
 
 async def _in_words(request: Request, error: Exception) -> Response:

@@ -126,7 +126,7 @@ _NAMES = (
 )
 _SAID = r"(?:said|asked|answered|replied|cried|thought)\b"
 # No sentence ends before a comma, a colon, "he said" or the rest of a word, in
-# a title, a number, "(Fig. 1)" or "README.TXT"; in "came.She" one does.
+# a title, a number, "(Fig. 1)", "A.TXT" or "a.b.C"; in "came.She" one does.
 _WITHIN = (
     rf"{_ENDING}(?=[{_QUOTES}》〉]*[,;，、；：—…]|[{_QUOTES}）)]+[。.]|[》〉]"
     rf"|[のをと][ァ-ヺ一-鿿]|と(?:か|いう|いった)|[{_QUOTES}]+ [{_SMALL}]"
@@ -137,6 +137,7 @@ _WITHIN = (
     rf"|(?<=\b[а-я])\.(?=[а-я]\b)|(?<=[{_CAPITAL}])\.(?=[{_CAPITAL}](?!\.))"
     rf"(?!(?<=[{_CAPITAL}]{{2}}\.)(?!Net)[{_CAPITAL}][{_SMALL}])"
     rf"|(?<=\w)\.(?=[{_CAPITAL}](?:[{_CAPITAL}]|\w+(?:\.\w|\()))"
+    rf"|\b[a-z]\w*(?:\.[a-z]\w*)+\.(?=[{_CAPITAL}])"
 )
 # The number before an item of a list, behind a border or the end of a sentence.
 _ITEM = re.compile(

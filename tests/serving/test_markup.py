@@ -98,6 +98,8 @@ def backwards(place, count):
         ("(<b>yes</b>) sir", "SIR (<b>YES</b>)"),
         # Without a sign behind one of their own.
         ("<a>f(1)</a>, <b>“x”</b>. end", "END <b>“X”</b>. <a>F(1)</a>,"),
+        # With the space before code at its end.
+        ("<a>Of: <code>c</code></a><p>", "<a>OF: <code>c</code></a><p>"),
         # In a word that stays as it is, at its letter.
         ("of 2<sup>8</sup>-1 to", "TO 2<sup>8</sup>-1 OF"),
         # Half a word is a word.
