@@ -99,9 +99,8 @@ def learn(
         dir=folder, prefix=files.PARTIAL
     ) as partial:
         text = Sample(f"{partial}/sentences.txt", texts, in_pairs)
-        counts = collections.Counter(
-            itertools.chain.from_iterable(text.lines())
-        )
+        characters = itertools.chain.from_iterable(text.lines())
+        counts = collections.Counter(characters)
         kept = _kept(counts, most, tell=True)
         rare = dict.fromkeys(map(ord, counts.keys() - kept), " ")
         back = {_NONCHARACTER: SPACE}

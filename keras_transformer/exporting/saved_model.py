@@ -88,9 +88,8 @@ def export(
     """
     of_kind("translator", Translator, translator)
     path = Export(version, search, precision, portable).path(output)
-    search = search or translator.search_with(
-        n_best=min(4, translator.search.beam_size)
-    )
+    best = min(4, translator.search.beam_size)
+    search = search or translator.search_with(n_best=best)
     # Clients must not choose how much memory the server needs.
     longest = search.max_source_length or MAX_SOURCE_LENGTH
     search = dataclasses.replace(search, max_source_length=longest)

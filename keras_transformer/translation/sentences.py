@@ -111,9 +111,10 @@ _SHOWN = [
     (rf"(?<=\b[{_CAPITAL}])\.(?=[{_CAPITAL}]\.)", " "),
     (rf"(?<=[^\Wぁ-鿿])[{_QUOTES}](?!\w{{3}})|(?<!\S)['’](?=[nst]\b)", "X"),
 ]
-# In German sentencex begins no sentence with a digit, "§" or a month.
+# In these sentencex begins no sentence with a digit, "§", "%s" or a month.
+_WORDS_FIRST = "ca cs da de fi kk lb oc sk".split()
 _DIGIT = (
-    rf"(?:(?<=[{_SMALL}]{{3}}\. )|(?<=[!?] ))(?:[\d§](?!\d*[.)](?!\d\d))"
+    rf"(?:(?<=[{_SMALL}]{{3}}\. )|(?<=[!?] ))(?:[\d§%](?!\d*[.)](?!\d\d))"
     r"|J[au]n|Feb|Mär|Apr|Mai\b|Jul|Aug|Sep|Okt|Nov|Dez)",
     "X",
 )
@@ -131,7 +132,8 @@ _WITHIN = (
     rf"{_ENDING}(?=[{_QUOTES}》〉]*[,;，、；：—…]|[{_QUOTES}）)]+[。.]|[》〉]"
     rf"|[のをと][ァ-ヺ一-鿿]|と(?:か|いう|いった)|[{_QUOTES}]+ [{_SMALL}]"
     rf"|[{_QUOTES}]+ (?:I|(?<=[?!]. )[A-Z]\w+) {_SAID}|[-–/]\w|(?<=[“「].)[”」]"
-    rf"|[ºª°]|[{_QUOTES}]? ?(?:[-–—/] ?[{_SMALL}]|:[\s\d])| \(\d+\) *[,.:;[])"
+    rf"|[ºª°]|[{_QUOTES}]? ?(?:[-–—/] ?[{_SMALL}]|:[\s\d])| \(\d+\) *[,.:;[]"
+    rf"|(?<=[.!?])[/%{{$])|(?<!\S)\.(?=[{_CAPITAL}])"
     r"|(?<=\d)[.．](?=\d)|(?<=[とや和与及式図图表\d]) (?=\()"
     rf"|(?<=\()[^\s()][^(){_ENDS}]* (?=\w{{1,4}}\))|:-?[()](?!\w)"
     rf"|(?<=\b[а-я])\.(?=[а-я]\b)|(?<=[{_CAPITAL}])\.(?=[{_CAPITAL}](?!\.))"
@@ -228,7 +230,7 @@ class Splitter:
         names = "quoted", source.base, f"ends_{source.base}"
         quoted, short, ends = map(_listed, names)
         self._rules = [(rf"\b(?:{ends})\.{_BEFORE_NEXT}", "X!")] * bool(ends)
-        self._rules += [*_SHOWN, *[_DIGIT] * (source.base == "de")]
+        self._rules += [*_SHOWN, *[_DIGIT] * (source.base in _WORDS_FIRST)]
         within = [_WITHIN, rf"{_ENDING}(?=[」』｣”’〟)）»]+ ?(?:{quoted}))"]
         within += [_NAMES] * (not source.has_spaces)
         within += [rf"(?i:(?<!\w)(?:{short})\.(?= |C\.))"] * bool(short)

@@ -307,6 +307,12 @@ def test_a_tag_goes_before_each_sentence():
         ("fr", "⟨M. Martin dort.⟩ ⟨Le chien de M. Martin.⟩ ⟨Le Dr. Martin.⟩"),
         ("es", "⟨Vino.⟩ ⟨D. Juan duerme.⟩\n⟨Está bien.⟩ ⟨Vamos.⟩"),
         ("en", "A. ⟨He came.⟩ B. ⟨She left.⟩\n⟨So:⟩ a) ⟨I do.⟩ b) ⟨Go.⟩ ⟨No.⟩"),
+        # Names and formats that begin with a point, or hold one.
+        ("fr", "⟨Le .NET de « %s.%s » va de 0..%d à ~/.x.⟩ ⟨Il court.⟩"),
+        # Where sentencex begins no sentence with a digit.
+        ("cs", "⟨Přišel domů.⟩ ⟨20 psů čeká, viz odst. 5, doma.⟩ ⟨2 spí.⟩"),
+        ("da", "⟨De kom hjem!⟩ ⟨20 hunde på 5 min. 20 s sov.⟩ ⟨%s sov.⟩"),
+        ("fi", "⟨He tulivat.⟩ ⟨2024 oli hyvä, puh. 050 ei ole.⟩ ⟨3,5 km.⟩"),
         # German ordinals.
         ("de", "⟨Im 19. Jahrhundert.⟩ ⟨Der 2. Weltkrieg.⟩ ⟨Am 2. und 3. Tag.⟩"),
         ("de", "⟨Er ist 19.⟩ ⟨Nein.⟩\n⟨1. FC am 3. Tag⟩\n⟨stau.⟩ ⟨geht.⟩ ⟨ja⟩"),
