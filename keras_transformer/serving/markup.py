@@ -81,8 +81,8 @@ _SIGNS = (
 _WORD = re.compile(r"[^\W_]+")
 # What is in an element, if it says something.
 _SAYING = re.compile(r">\s*[^<\s]")
-# No end of a word of Chinese or Thai.
-_LATIN = re.compile("[!-\u0dff]$")
+# No end of a word of Chinese or Thai; a line may end behind it.
+_LATIN = re.compile("[!-\u0dff\u1e00-\u2bff](?: ?\r?\n[ \t]*)?$")
 # Where a sentence may be over.
 _END = re.compile(r"[.!?…]+(?=\W*(?:\s|$))|[。！？]")
 # What stands for code, where a model marks what is in braces.
@@ -177,7 +177,7 @@ def read(source: str, has_marks: bool = False) -> list["Segment"]:
     found, segments = _Reader(source).parts, list[list[Part]]([[]])
     ends = [*(start for start, _, _ in found[1:]), len(source)]
     for (start, kind, tag), end in zip(found, ends, strict=True):
-        near = segments[-1][-3:]
+        near = segments[-1][-4:]
         before = [x for x in near if x[2].strip() or "\n" not in x[2]][-2:]
         # Two links without a space between, or in two lines, are two texts.
         kinds = [*(x[:2] for x in before[1:]), (kind, tag)]

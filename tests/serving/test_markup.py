@@ -193,7 +193,7 @@ def test_elements_whose_words_have_no_translation_take_free_words_beside():
         *((f"a<b>{x}b", "a|b") for x in ("<li>", "<h2>", "</td>", "<section>")),
         *((f"a<{x}>b</{x}>", "a|b") for x in ("template", "video", "audio")),
         *((f"<{x}>a</{x}><{x}>b", "a|b") for x in ("button", "a", "label")),
-        ("<a>a</a><A href=x><b>b</b></A>", "a|b"),
+        ("<a>a</a><A y=x><i>b</i>\r\n </A>\n<a>c…\n\t</a>\n<a>d", "a|b|c…|d"),
         ("<label>a</label><input type=x>\n<label>b</label>", "a|b"),
         ("<noscript>a</noscript>b<canvas>c</canvas>", "a|b|c"),
     ],
