@@ -328,7 +328,7 @@ def test_a_tag_goes_before_each_sentence():
         ("en", "⟨He came.⟩[1–3] ⟨She left.⟩[^1] ⟨It ran.⟩¹,² ⟨No.⟩[^2]"),
         # Addresses alone stay.
         ("en", "https://a.com/a?b=1\tme@b.com\n<www.example.com>\n⟨No.⟩"),
-        ("en", "⟨Is http://x.com/A.PDF?T=Me?⟩\n⟨See a.b.Str of Sys.Out.p.⟩"),
+        ("en", "⟨Is http://x.com/A.PDF?T=Me?⟩\n⟨See a.b.C.Str of Sys.Out.p.⟩"),
         # Of a list without ends.
         ("en", "1. ⟨Flour⟩ 2. ⟨Eggs⟩ 3. ⟨Milk.⟩\n⟨Fig. 1.⟩ ⟨A 2.⟩ ⟨B 3.⟩ ⟨C⟩"),
         ("de", "1. ⟨Ein Hund⟩  2. ⟨Ein Tor⟩\n⟨1. Liga, 2. Liga, 3. Liga⟩"),
