@@ -340,8 +340,8 @@ def test_a_tag_goes_before_each_sentence():
         ("en", "⟨Team A) Al; Team B) Bo.⟩ ⟨We meet at 3.⟩ ⟨It ran.⟩"),
         # Words that sentencex takes for abbreviations.
         ("cs", "⟨Řekl to nám.⟩ ⟨Nevím co.⟩ ⟨Bydlí Brno, nám. Míru.⟩ ⟨Ano.⟩"),
-        ("da", "⟨Han kom med.⟩ ⟨Glædelig jul.⟩ ⟨Det koster 50 kr.⟩ ⟨Ja.⟩"),
-        ("de", "⟨Er ist dieser Art.⟩ ⟨Nach Art. V Abs. 2.⟩ ⟨Mag. Au kam.⟩"),
+        ("da", "⟨Det er en del.⟩ ⟨Jeg så Mia.⟩ ⟨Det koster 50 kr.⟩ ⟨Ja.⟩"),
+        ("de", "⟨Wir sahen Jan.⟩ ⟨In der Art.⟩ ⟨Nach Art. V Abs. 2.⟩"),
         (
             "de",
             "⟨Es war kalt.⟩ ⟨Mai und Juni nicht.⟩ ⟨Am 5. Mai?⟩ ⟨März 2020.⟩",
