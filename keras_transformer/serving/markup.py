@@ -141,9 +141,7 @@ class _Reader(HTMLParser):
         is_code = tag in ("code", "kbd", "samp")
         is_code |= values.get("translate", "").lower() == "no"
         is_code |= "notranslate" in values.get("class", "").split()
-        kind = "=" if is_code else "("
-        if tag in _UNSEEN or tag in _VOID:
-            kind = "."
+        kind = "." if tag in _UNSEEN | _VOID else "=" if is_code else "("
         if self._add(kind, tag) and kind != "(" and tag not in _VOID:
             is_closed = tag in _UNSEEN or tag in _BLOCKS
             stops = set() if is_closed else _BLOCKS - {"br"}
@@ -336,6 +334,9 @@ class Segment:
             i = bisect.bisect_left(self._borders, (child.start,))
             if i < len(self._borders) and self._borders[i][0] < element.end:
                 border, number, at = self._borders[i]
+                if child.is_shown:  # It begins the next sentence, ends none.
+                    i = bisect.bisect(self._borders, (border, number + 1))
+                    at = self._borders[i - 1][2]
             # Or around a free word there: a link without words would be lost.
             near = min(max(number, words.start), words.end - 1)
             if child.start < border:  # The last one, if its sentence ends here.
@@ -392,9 +393,8 @@ class Segment:
 
         So does the rest of a word. Its part before, if any, ends at `at`.
         """
-        start = self._words[run.start][0].start
+        (start, _), origin = self._words[run.start]
         end = self._words[run.end - 1][0].end
-        origin = self._words[run.start][1]
         is_own = element.start < origin.end and origin.start < element.end
         sides = (origin.start, element.start), (element.end, origin.end)
         if is_own and any(_WORD.search(self.text, *x) for x in sides):

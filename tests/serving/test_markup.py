@@ -61,6 +61,12 @@ def test_what_stands_between_words_without_spaces_gets_those_of_the_target():
     best = (Span(0, len(segment.text)), "I pushed the key.", [])
     words = put(segment, best, splitter=Splitter("ja", "en"))
     assert words == "I pushed <kbd>Ctrl</kbd> the key.<img src=a>"
+    # In the second sentence one belongs to it, in the first one does not.
+    (segment,) = read("本だ。<code>a</code>は猫だ。<sup>*1</sup>犬だ")
+    spans = Span(0, 3), Span(3, 7), Span(7, 9)
+    said = zip(spans, ("A book.", "Is a cat.", "A dog"), [[]] * 3, strict=True)
+    words = put(segment, *said, splitter=Splitter("ja", "en"))
+    assert words == "A book. <code>a</code> Is a cat.<sup>*1</sup> A dog"
     # But no tag does.
     (segment,) = read("<!-- a --><ruby>犬<rt>いぬ</rt></ruby>だ<wbr>よ")
     best = (Span(0, 3), "A dog", [(0, 1)])
