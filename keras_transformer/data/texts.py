@@ -64,9 +64,8 @@ def checked_pairs(
     if hasattr(pairs, "itertuples"):  # A DataFrame.
         columns = [*pairs.columns]
         named = [spelling_in(columns, x) for x in languages or ()]
-        found = [
-            x for x in (named, ["source", "target"]) if x and {*x} <= {*columns}
-        ]
+        known = named, ["source", "target"]
+        found = [x for x in known if x and {*x} <= {*columns}]
         if found:
             pairs = pairs[found[0]]
         elif columns[:1] == named[1:] or columns[1:] == named[:1]:

@@ -59,9 +59,8 @@ class Batcher:
         self.taken = self.taken_by_long = 0
         threads = batching.num_batch_threads
         self._pool = ThreadPoolExecutor(threads, "batch")
-        self._capacity = batching.max_batch_size * (
-            batching.max_enqueued_batches + threads
-        )
+        batches = batching.max_enqueued_batches + threads
+        self._capacity = batching.max_batch_size * batches
         self._delay = batching.batch_timeout_micros / 1e6
         self._free = threads
         # Texts in one queue may share a batch; oldest first.
@@ -82,9 +81,8 @@ class Batcher:
         alone = object() if signature in model.padded else None
         size = self.batching.max_batch_size
         lengths = [sum(map(len, row)) for row in rows]
-        is_long = len(rows) > max(1, size * _SHORT) or (
-            sum(lengths) > _BATCH_BYTES
-        )
+        most = max(1, size * _SHORT)
+        is_long = len(rows) > most or sum(lengths) > _BATCH_BYTES
         key = _Key(model, signature, alone, is_long)
         if not self.taken_by_long:
             size *= self.batching.num_batch_threads

@@ -57,9 +57,8 @@ class ServedModel:
         config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads)
         self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
         with self._session.graph.as_default():
-            loaded = tf.compat.v1.saved_model.loader.load(
-                self._session, [tf.saved_model.SERVING], str(path)
-            )
+            load = tf.compat.v1.saved_model.loader.load
+            loaded = load(self._session, [tf.saved_model.SERVING], str(path))
         # `SignatureDef` by name, without SavedModel's initialiser.
         self.signatures, self._calls = {}, {}
         # Those with outputs such as (B, T, S), padded to the longest row.
