@@ -249,7 +249,7 @@ class Splitter:
         """
         is_first, end = True, tag.end() if (tag := _TAG.match(text)) else 0
         given = re.sub(rf'"([^"{_ENDS}]*)"', r"“\1”", text)
-        border = re.compile(r"(?<=\S) [»›>](?= )")
+        border = re.compile(r"(?<=\S)[ \xa0\u3000][»›>＞](?=[ \xa0\u3000])")
         given = _CRUMBS.sub(lambda x: border.sub(" |", x[0]), given)
         text = self._shown(given)
         while piece := _NEXT.search(text, end):

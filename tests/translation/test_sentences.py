@@ -383,6 +383,7 @@ def test_a_tag_goes_before_each_sentence():
         ("uk", "⟨Мал. 3.⟩ ⟨Див. розд. 5.⟩ ⟨Тут 300 ос./км².⟩ ⟨Пн.–Пт. з 9.⟩"),
         # Between texts in a line stands a border, in a product none.
         ("de", "⟨Start⟩ » ⟨Shop⟩ > ⟨Tee⟩\n⟨Ja »Du« da⟩\n⟨In A > B > C.⟩"),
+        ("ja", "⟨トップ⟩\u3000＞\u3000⟨くらし⟩\xa0>\xa0⟨ごみ⟩ ＞ ⟨びん⟩"),
         ("en", "⟨A man⟩ | ⟨A dog.⟩ • ⟨Home⟩ · ⟨News⟩ |\n⟨5 · 3 is 15.⟩"),
         ("en", "⟨A man⟩  |  ⟨A dog.⟩\xa0 • \xa0⟨Home⟩  ·  ⟨Go.⟩  — ⟨It ran.⟩"),
         ("de", "⟨Müller⟩ · ⟨Am Tor 5⟩ · ⟨12345 Berlin⟩  •  ⟨Es ist 5 • 3⟩"),
