@@ -353,7 +353,7 @@ class Segment:
             elif not child.code or child.code in self._lost:
                 placed.append((Span(number, number), Span(at, at), child))
         parts, at = [element.opening], inside.start
-        for run, place, child in sorted(placed, key=lambda each: each[0]):
+        for run, place, child in sorted(placed, key=lambda each: each[1]):
             start = min(max(at, place.start), inside.end)
             end = min(max(start, place.end), inside.end)
             inner = self._inner(child, run, Span(start, end))

@@ -108,6 +108,7 @@ def backwards(place, count):
         ("<a>Of: <code>c</code></a><p>", "<a>OF: <code>c</code></a><p>"),
         # In a word that stays as it is, at its letter.
         ("of 2<sup>8</sup>-1 to", "TO 2<sup>8</sup>-1 OF"),
+        ("<b>1</b><kbd>@</kbd><i>2</i> a", "A <b>1</b><kbd>@</kbd><i>2</i>"),
         # Half a word is a word.
         ("<b>un</b>able to", "TO <b>UNABLE</b>"),
         # An empty element goes before the word that it was before.
