@@ -52,9 +52,8 @@ def _cross_entropies(target, smoothing, logits):
     probabilities = ops.softmax(logits)  # (N, V)
     # The largest entry is at least 1 / V: its logarithm is always finite, and
     # it saves another pass for the sum of exponentials.
-    log_sum_exp = ops.max(logits, axis=-1) - ops.log(
-        ops.max(probabilities, axis=-1)
-    )
+    largest = ops.max(probabilities, axis=-1)
+    log_sum_exp = ops.max(logits, axis=-1) - ops.log(largest)
     at_target = _pick(logits, target)
     plain = log_sum_exp - at_target
     smoothed = plain

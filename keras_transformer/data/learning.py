@@ -175,9 +175,8 @@ def _kept(
     """Choose the characters that get pieces, at most so many."""
     total = counts.total()
     del counts[" "]
-    letters = [
-        x for x, _ in counts.most_common() if unicodedata.category(x) == "Lo"
-    ]
+    common = counts.most_common()
+    letters = [x for x, _ in common if unicodedata.category(x) == "Lo"]
     sums = [0, *itertools.accumulate(counts[x] for x in letters)]
     if sums[-1] < LANGUAGE * counts.total():
         sums = [0]

@@ -155,9 +155,8 @@ def explained(
                 "again."
             ) from error
         # If a driver finds no memory, TensorFlow calls it an internal error.
-        is_full = code is not None and any(
-            x in said.lower() for x in _NO_MEMORY
-        )
+        lacks_memory = any(x in said.lower() for x in _NO_MEMORY)
+        is_full = code is not None and lacks_memory
         if is_full or code == _EXHAUSTED or isinstance(error, MemoryError):
             # The error's first line has the device.
             text = str(getattr(error, "message", error)).strip()

@@ -241,8 +241,11 @@ class Segment:
                 continue
             tail = ""
             if kind == ")" and number in paired:
-                element, last = opened.pop(), none
-                element.closing, element.end = sent, len(text)
+                element, place = opened.pop(), len(text)
+                element.closing, element.end = sent, place
+                # Before code that ends it, the space is not the last one.
+                shown = [x.start for x in element.children if x.is_shown]
+                last = _Element("") if shown[-1:] == [place] else none
                 signs = _RAISED if tag == "sup" else _SYMBOLS
                 if signs.fullmatch(text, element.start):
                     text = text[: element.start]

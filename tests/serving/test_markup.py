@@ -106,6 +106,7 @@ def backwards(place, count):
         ("<a>f(1)</a>, <b>“x”</b>. end", "END <b>“X”</b>. <a>F(1)</a>,"),
         # With the space before code at its end.
         ("<a>Of: <code>c</code></a><p>", "<a>OF: <code>c</code></a><p>"),
+        ("<a>Of: <kbd>c</kbd></a>\n<ul>", "<a>OF: <kbd>c</kbd></a><ul>"),
         # In a word that stays as it is, at its letter.
         ("of 2<sup>8</sup>-1 to", "TO 2<sup>8</sup>-1 OF"),
         ("<b>1</b><kbd>@</kbd><i>2</i> a", "A <b>1</b><kbd>@</kbd><i>2</i>"),
