@@ -130,9 +130,8 @@ class Watch:
         self.look(step)
         model = self.training.model
         variables = [*model.weights, *model.optimizer.variables]
-        finite = tf.stack(
-            [keras.ops.all(keras.ops.isfinite(v)) for v in variables]
-        )
+        each = [keras.ops.all(keras.ops.isfinite(v)) for v in variables]
+        finite = tf.stack(each)
         for variable, is_finite in zip(variables, finite.numpy(), strict=True):
             if not is_finite:
                 self.fail(step, f"{variable.path} is not finite")

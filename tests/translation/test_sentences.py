@@ -314,7 +314,7 @@ def test_a_tag_goes_before_each_sentence():
         ("da", "⟨De kom hjem!⟩ ⟨20 hunde på 5 min. 20 s sov.⟩ ⟨%s sov.⟩"),
         ("fi", "⟨He tulivat.⟩ ⟨2024 oli hyvä, puh. 050 ei ole.⟩ ⟨3,5 km.⟩"),
         # German ordinals.
-        ("de", "⟨Im 19. Jahrhundert.⟩ ⟨Der 2. Weltkrieg.⟩ ⟨Am 2. und 3. Tag.⟩"),
+        ("de", "⟨Im 19.Jahrhundert.⟩ ⟨Am 1.3. (Mai) am 2. und 3. Tag.⟩"),
         ("de", "⟨Er ist 19.⟩ ⟨Nein.⟩\n⟨1. FC am 3. Tag⟩\n⟨stau.⟩ ⟨geht.⟩ ⟨ja⟩"),
         # A small letter goes on behind an abbreviation.
         ("es", "⟨Vino a las 5 p. m. ayer.⟩\n⟨En 1920 d. C. y murió.⟩"),
