@@ -139,7 +139,7 @@ _WITHIN = (
     rf"|(?<=\b[а-я])\.(?=[а-я]\b)|(?<=[{_CAPITAL}])\.(?=[{_CAPITAL}](?!\.))"
     rf"(?!(?<=[{_CAPITAL}]{{2}}\.)(?!Net)[{_CAPITAL}][{_SMALL}])"
     rf"|(?<=\w)\.(?=[{_CAPITAL}](?:[{_CAPITAL}]|\w+(?:\.\w|\()))"
-    rf"|\b[a-z]\w*\.[a-z][\w.]*\.(?=[{_CAPITAL}])"
+    rf"|(?<![\w.])[a-z]\w*\.[a-z][\w.]*\.(?=[{_CAPITAL}])"
 )
 # The number before an item of a list, behind a border or the end of a sentence.
 _ITEM = re.compile(

@@ -498,7 +498,7 @@ def test_a_long_line_is_not_cut_before_a_mark(syllable):
         assert unicodedata.category(text[second.start])[0] != "M"
 
 
-@pytest.mark.parametrize("part", [".", "!", "\u200b", "www.!", "“", "- "])
+@pytest.mark.parametrize("part", [".", "!", "\u200b", "www.!", "“", "- ", ".a"])
 def test_no_text_takes_time_with_the_square_of_its_length(part):
     def seconds(length):
         before = time.thread_time()
