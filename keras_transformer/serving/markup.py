@@ -421,8 +421,8 @@ class Segment:
         elif text.endswith(outside):  # As behind the bracket of "see f(1),".
             end -= len(outside)
         # A space at its end, as before code, is its own.
-        is_open = self.text[: element.end].endswith(" ")
-        end += is_open and self._target[end:][:1] == " "
+        is_open = self.text[element.end - 1 : element.end] == " "
+        end += is_open and self._target[end : end + 1] == " "
         return Span(start, end)
 
     def _written(self, start: int, end: int) -> str:
