@@ -452,9 +452,8 @@ def _branch(
     finished_ids = _take(finished_ids, best)
 
     # The others live on.
-    live, best = tf.math.top_k(
-        tf.where(ended, NONE, log_probs), rules.search.beam_size
-    )
+    still_open = tf.where(ended, NONE, log_probs)
+    live, best = tf.math.top_k(still_open, rules.search.beam_size)
     history = beams.history
     if history:
         survivors = tf.where(live > NONE, best, -1)

@@ -315,8 +315,7 @@ class Segment:
             origin = source[origins.get(place, default)]
             self._borders.append((origin.start, len(self._words), word.start))
             self._words.append((word, origin))
-            # Between its last signs, as in "m<sup>2</sup>.", or where it is
-            # the same, as in "2<sup>8</sup>-1", anywhere.
+            # In last signs, "m<sup>2</sup>.", or in a copy, "2<sup>8</sup>-1".
             both = self._target[slice(*word)], self.text[slice(*origin)]
             counted = len if both[0] == both[1] else _signs_behind
             signs, of_origin = map(counted, both)
@@ -332,9 +331,11 @@ class Segment:
         free = {i for i, (x, _) in places if _WORD.search(self._target, *x)}
         free = free.difference(*(range(*run) for run in runs.values()))
         for child in element.children:
-            # It goes to the next border of a word.
+            # It goes to the next border of a word; behind one, to the last.
             border, number, at = child.start, words.end, inside.end
             i = bisect.bisect_left(self._borders, (child.start,))
+            if self._touched[child.start] > self._touched[child.start + 1]:
+                i = max(i, bisect.bisect(self._borders, (child.start + 1,)) - 1)
             if i < len(self._borders) and self._borders[i][0] < element.end:
                 border, number, at = self._borders[i]
                 if child.is_shown:  # It begins the next sentence, ends none.

@@ -295,9 +295,8 @@ class Job:
             pair = sentence.tag + source, best
             links = word_links(pair, languages, *of_pieces)
             first = len(words_of(sentence.tag, languages[0]))
-            sentence.links = links and [
-                (x - first, y) for x, y in links if x >= first
-            ]
+            moved = [(x - first, y) for x, y in links or () if x >= first]
+            sentence.links = links and moved
 
         # The matrices of a document take much memory: one batch at a time.
         size = batcher.batching.max_batch_size

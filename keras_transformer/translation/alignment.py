@@ -88,9 +88,8 @@ def align_pairs(
     max_source_length: int | None,
 ) -> list[Links]:
     """Align the words of each pair of texts, as `Translator.align` says."""
-    look = translator.graph(
-        "attention", translator.id_model.attention_ids, IDS, IDS
-    )
+    of_ids = translator.id_model.attention_ids
+    look = translator.graph("attention", of_ids, IDS, IDS)
     tokenizer = translator.tokenizer
     if not isinstance(tokenizer, Tokenizer):
         raise UserError(
@@ -103,9 +102,8 @@ def align_pairs(
     languages = translator.source_lang, translator.target_lang
     links = []
     for *pair, (*ids, weights) in zip(*pairs, read, strict=True):
-        read_as, written_as = (
-            [piece.encode() for piece in tokenizer.pieces(side)] for side in ids
-        )
+        named = map(tokenizer.pieces, ids)
+        read_as, written_as = ([x.encode() for x in side] for side in named)
         of_pair = word_links(pair, languages, read_as, written_as, weights)
         links.append(of_pair or [])
     return links
@@ -126,14 +124,19 @@ def word_links(
     """
     if MARK.search(pair[0]):
         return None
-    sides = []
+    sides, places = [], []
     pieces_of = source_pieces, target_pieces
     for text, pieces, language in zip(pair, pieces_of, languages, strict=True):
         words = words_of_pieces(pieces, language)
-        if len(words_of(text, language)) != len({*itertools.chain(*words)}):
+        count, found = len({*itertools.chain(*words)}), words_of(text, language)
+        if len(found) != count:  # A source may read " – " as ", ".
+            found = [x for x in found if text[slice(*x)] not in "–—―"]
+        if len(found) != count:
             return None
         sides.append(words)
-    return align_words(attention, *sides)
+        places.append([words_of(text, language).index(x) for x in found])
+    links = align_words(attention, *sides)
+    return [(places[0][x], places[1][y]) for x, y in links]
 
 
 def words_of_pieces(pieces: Sequence[bytes], language: str) -> list[range]:

@@ -145,9 +145,8 @@ def _look(
         tf.repeat(mask, batch, axis=0),
         return_attention_scores=True,
     )
-    likeliest = tf.math.top_k(
-        tf.nn.log_softmax(logits), min(_LIKELIEST, model.vocab_size)
-    )
+    count = min(_LIKELIEST, model.vocab_size)
+    likeliest = tf.math.top_k(tf.nn.log_softmax(logits), count)
     encoder, decoder, cross = (
         tf.cast(tf.stack(layers), tf.float32)
         for layers in (encoder, decoder, cross)
@@ -162,9 +161,8 @@ def _tree(
     ranked: dict[Ids, tuple[int, float]],
 ) -> _Tree:
     """Make a tree of the pieces that one sentence's search weighed."""
-    log_probs, parents, tokens, ended, survivors = (
-        part[0].numpy() for part in history
-    )
+    parts = (part[0].numpy() for part in history)
+    log_probs, parents, tokens, ended, survivors = parts
     steps = int(np.isfinite(log_probs).any(axis=1).sum())
     tree = _Tree([], {}, [()])
     # The node, the ids and the row of each live beam.

@@ -151,6 +151,13 @@ def test_elements_move_with_their_words_within_their_block(html, expected):
     assert shouted(html, backwards) == expected
 
 
+def test_a_mark_behind_a_word_goes_behind_the_last_that_comes_from_it():
+    segment = read("Ein Mann<sup>1</sup> liest.")[0]
+    links = [(1, 0), (1, 1), (2, 2)]
+    found = put(segment, (Span(0, 15), "A man reads.", links))
+    assert found == "A man<sup>1</sup> reads."
+
+
 def test_a_word_that_comes_from_elsewhere_does_not_stretch_an_element():
     # "a" is said to come from the first word, far from the other.
     segment = read("<b>big</b> old red house")[0]

@@ -10,6 +10,7 @@ from keras_transformer.data.pieces import TERM_SYMBOLS
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.id_model import IdModel
 from keras_transformer.model import Transformer
+from keras_transformer.translation import alignment
 from keras_transformer.translation.alignment import align_words, words_of_pieces
 from keras_transformer.translation.text_batches import source_ids
 from keras_transformer.translation.translator import Translator
@@ -107,6 +108,13 @@ def test_pairs_count_the_words_of_the_texts_as_they_were_given():
     assert plain == spaced
     assert [word for _, word in plain[0]] == [0, 1, 2]
     assert len({word for word, _ in plain[0]}) > 1
+
+
+def test_a_dash_that_is_read_as_a_comma_leaves_the_other_words_their_links():
+    read = [x.encode() for x in ("▁he", ",", "▁a", "▁dog", "</s>")]
+    pair, attention = ("he – a dog", "il, un chien"), np.eye(5, dtype="float32")
+    links = alignment.word_links(pair, ("en", "fr"), read, read, attention)
+    assert links == [(0, 0), (2, 1), (3, 2)]
 
 
 def test_a_source_with_a_mark_has_no_links(tmp_path):
