@@ -79,9 +79,8 @@ class CachedSteps:
             place = position % self._ring
             first, last = place * beams, (place + 1) * beams
             # Until the ring is full, nothing comes after what is written.
-            own = tf.concat(
-                [state[:, :, :first], new, state[:, :, last:]], axis=2
-            )
+            parts = [state[:, :, :first], new, state[:, :, last:]]
+            own = tf.concat(parts, axis=2)
         keys = shared["cache"][0][0]
         room = tf.shape(keys)[2] - tf.shape(own)[2]
         logits, cache = self._model.decode_step(

@@ -129,12 +129,13 @@ def word_links(
     for text, pieces, language in zip(pair, pieces_of, languages, strict=True):
         words = words_of_pieces(pieces, language)
         count, found = len({*itertools.chain(*words)}), words_of(text, language)
-        if len(found) != count:  # A source may read " – " as ", ".
-            found = [x for x in found if text[slice(*x)] not in "–—―"]
-        if len(found) != count:
+        kept = [*range(len(found))]
+        if len(kept) != count:  # A source may read " – " as ", ".
+            kept = [i for i in kept if text[slice(*found[i])] not in "–—―"]
+        if len(kept) != count:
             return None
         sides.append(words)
-        places.append([words_of(text, language).index(x) for x in found])
+        places.append(kept)
     links = align_words(attention, *sides)
     return [(places[0][x], places[1][y]) for x, y in links]
 

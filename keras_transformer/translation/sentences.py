@@ -195,6 +195,7 @@ _CLOSING = re.compile(
 _OPENING = f"{_QUOTES}([（¿¡ \xa0\u202f"
 # "Start » Shop > Tea", a line without an end or an opening mark.
 _CRUMBS = re.compile(rf"(?m)^[^\n«‹{_END}]+$")
+_NEXT_CRUMB = re.compile(r"(?<=\S)[ \xa0\u3000][»›>＞](?=[ \xa0\u3000])")
 # Marian's way to tell a model of several languages which one to write.
 _TAG = re.compile(r"\s*(>>[^<>\s]{1,32}<<)\s*")
 
@@ -250,8 +251,7 @@ class Splitter:
         """
         is_first, end = True, tag.end() if (tag := _TAG.match(text)) else 0
         given = re.sub(rf'"([^"{_ENDS}]*)"', r"“\1”", text)
-        border = re.compile(r"(?<=\S)[ \xa0\u3000][»›>＞](?=[ \xa0\u3000])")
-        given = _CRUMBS.sub(lambda x: border.sub(" |", x[0]), given)
+        given = _CRUMBS.sub(lambda x: _NEXT_CRUMB.sub(" |", x[0]), given)
         text = self._shown(given)
         while piece := _NEXT.search(text, end):
             floor, (begin, end) = end, piece.span()
