@@ -90,9 +90,8 @@ class Batcher:
         of_long = places if is_long else 0
         # Alone, a long request always has room.
         share = _LONG if is_long and self.taken_by_long else 1
-        if self.taken + places > self._capacity or (
-            self.taken_by_long + of_long > self._capacity * share
-        ):
+        is_full = self.taken + places > self._capacity
+        if is_full or self.taken_by_long + of_long > self._capacity * share:
             raise RefusalError("The queue is full; try again.", 503, AGAIN)
         self.taken += places
         self.taken_by_long += of_long

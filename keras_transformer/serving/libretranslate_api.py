@@ -59,20 +59,18 @@ async def _check_health(service: Service, request: Request) -> Response:
     await asyncio.gather(task, return_exceptions=True)
     if batcher.answered > before:
         return json_response({"status": "ok"})
-    raise RefusalError(
-        f"The model has answered nothing for {HEALTH_SECONDS:g} s.", 503
-    )
+    why = f"The model has answered nothing for {HEALTH_SECONDS:g} s."
+    raise RefusalError(why, 503)
 
 
 async def _list_languages(service: Service, request: Request) -> Response:
     card = card_of(service.versions.current)
     sides = {card.source_lang: [card.target_lang], card.target_lang: []}
-    return json_response(
-        [
-            {"code": x, "name": language_of(x).names[0], "targets": targets}
-            for x, targets in sides.items()
-        ]
-    )
+    languages = [
+        {"code": x, "name": language_of(x).names[0], "targets": targets}
+        for x, targets in sides.items()
+    ]
+    return json_response(languages)
 
 
 async def _translate(job: Job) -> dict[str, Any]:
@@ -159,10 +157,7 @@ def as_form(body: bytes, kind: str = "") -> dict[str, str]:
             parse_form(headers, io.BytesIO(body), add, add)
         else:
             pairs += parse_qsl(
-                body.decode(),
-                keep_blank_values=True,
-                errors="strict",
-                max_num_fields=_MOST_FIELDS,
+                body.decode(), errors="strict", max_num_fields=_MOST_FIELDS
             )
         fields = dict(pairs)
         if len(fields) < len(pairs):

@@ -78,6 +78,9 @@ _SIGNS = (
     r"""!"#$%&'()*+,-./:;<=>?@[\]^_`|~"""
     "¡«»¿–—‘’‚“”„…‹›、。「」『』！（），：；？।॥،؛؟۔"
 )
+_CLOSERS = "\"').,:;!?]»’”…。、！），：；？"
+_BEHIND = re.compile(rf"[{re.escape(_CLOSERS)}][{re.escape(_CLOSERS)} ]*|")
+_ASCII = str.maketrans("。、！），：；？", ".,!),:;?")
 _WORD = re.compile(r"[^\W_]+")
 # What is in an element, if it says something.
 _SAYING = re.compile(r">\s*[^<\s]")
@@ -91,11 +94,9 @@ _STAND_IN = re.compile(r"( ?)\{KT(\d+)\}")
 
 async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
     """Translate whole pages of HTML or parts, as `Job.search` does texts."""
-    size = sum(map(len, texts))
-    if size > MAX_HTML:
-        raise RefusalError(
-            f"Expected {MAX_HTML} characters of HTML at most, received {size}."
-        )
+    if (size := sum(map(len, texts))) > MAX_HTML:
+        most = f"at most {MAX_HTML} characters of HTML at a time"
+        raise RefusalError(f"Send {most}, received {size}.")
     reading = map(read, texts, itertools.repeat(card_of(job.model).terms))
     pages: list[list[Segment]] = await job.apart(list, reading)
     segments, tags = list[Segment](), list[str]()
@@ -222,8 +223,7 @@ class Segment:
         self._whole = last = _Element("")
         self._codes = dict[str, str]()
         paired, opened, text, tail = _paired(parts), [self._whole], "", ""
-        none = _Element("")
-        left = len(KEPT)  # A model knows so many marks in a sentence.
+        none, left = _Element(""), len(KEPT)  # A sentence has so many marks.
         for number, (kind, tag, sent) in enumerate(parts):
             if kind == "#":
                 said = _WRAP.sub("", text[-1:] + sent)[len(text[-1:]) :]
@@ -251,6 +251,7 @@ class Segment:
                     text = text[: element.start]
                     whole = [x[-1] for x in parts[element.number : number + 1]]
                     last = _Element("".join(whole), start=element.start)
+                    last.is_shown = bool(shown)
                     opened[-1].children[-1] = last
                 continue
             last = _Element(sent, number, len(text))
@@ -341,6 +342,7 @@ class Segment:
                 if child.is_shown:  # It begins the next sentence, ends none.
                     i = bisect.bisect(self._borders, (border, number + 1))
                     at = self._borders[i - 1][2]
+            at = self._before_signs(child, at) if child.is_shown else at
             # Or around a free word there: a link without words would be lost.
             near = min(max(number, words.start), words.end - 1)
             if child.start < border:  # The last one, if its sentence ends here.
@@ -367,9 +369,25 @@ class Segment:
                 touched = self._touched[child.start : child.start + 2]
                 spaces = zip(self._spaces[end : end + 2], touched, strict=True)
                 inner = inner.join(x * (not y) for x, y in spaces)
+                before = self.text[child.start - 1 : child.start]
+                if end and before == " " and self._target[end - 1] in _CLOSERS:
+                    inner = self._gap + inner
             parts += self._written(at, start), inner
             at = end
         return "".join([*parts, self._written(at, inside.end), element.closing])
+
+    def _before_signs(self, child: _Element, at: int) -> int:
+        """Go before the signs that come from those right behind an element."""
+        is_apart = child.opening[-1] in _WHITE
+        near = self.text[child.start : child.start + 9 * (not is_apart)]
+        signs = _BEHIND.findall(near)[0].replace(" ", "").translate(_ASCII)
+        for i in range(at - 1, -1, -1):
+            sign = self._target[i].translate(_ASCII)
+            if signs and sign == signs[-1]:
+                signs, at = signs[:-1], i
+            elif not signs or sign != " ":
+                break
+        return at
 
     def _runs(self, element: _Element, words: Span) -> dict[_Element, Span]:
         """Find for each child a run of words that mostly come from its own."""

@@ -60,26 +60,25 @@ async def _show_card(service: Service, request: Request) -> Response:
     model, limits = service.versions.current, service.limits
     card = card_of(model)
     source, target = map(language_of, (card.source_lang, card.target_lang))
-    return json_response(
-        {
-            "name": service.name,
-            "version": model.version,
-            "source_lang": source.code,
-            "source_name": source.names[0],
-            "source_dir": source.direction,
-            "target_lang": target.code,
-            "target_name": target.names[0],
-            "target_dir": target.direction,
-            **{name: getattr(card, name) for name in _OF_CARD},
-            "limits": {
-                "max_texts": limits.max_texts,
-                "max_body_bytes": limits.max_body_bytes,
-                "max_source_length": card.search.get("max_source_length"),
-            },
-            "n_best": card.search.get("n_best", 1),
-            "explain": service.explain is not None,
-        }
-    )
+    shown = {
+        "name": service.name,
+        "version": model.version,
+        "source_lang": source.code,
+        "source_name": source.names[0],
+        "source_dir": source.direction,
+        "target_lang": target.code,
+        "target_name": target.names[0],
+        "target_dir": target.direction,
+        **{name: getattr(card, name) for name in _OF_CARD},
+        "limits": {
+            "max_texts": limits.max_texts,
+            "max_body_bytes": limits.max_body_bytes,
+            "max_source_length": card.search.get("max_source_length"),
+        },
+        "n_best": card.search.get("n_best", 1),
+        "explain": service.explain is not None,
+    }
+    return json_response(shown)
 
 
 async def _explain(
@@ -87,9 +86,8 @@ async def _explain(
 ) -> Response:
     """Serve the viewer for a sentence."""
     if service.explain is None:
-        raise RefusalError(
-            "To explain, serve the model by --run-dir, without --ensemble.", 404
-        )
+        why = "To explain, serve the model by --run-dir, without --ensemble."
+        raise RefusalError(why, 404)
     text = request.query_params.get("text", "").replace("\0", " ")
     if not text.strip():
         raise RefusalError("Expected a text, received none.")

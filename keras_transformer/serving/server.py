@@ -96,23 +96,22 @@ def make(service: Service) -> uvicorn.Server:
             allow_headers=["Content-Type"],
             expose_headers=["Retry-After"],
         )
-    return uvicorn.Server(
-        uvicorn.Config(
-            app,
-            http="h11",
-            ws="none",
-            lifespan="off",
-            access_log=False,
-            log_config=None,
-            log_level="critical",
-            proxy_headers=False,
-            headers=_HEADERS,
-            server_header=False,
-            limit_concurrency=service.limits.max_connections,
-            h11_max_incomplete_event_size=1 << 14,  # Of a head.
-            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-        )
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        log_level="critical",
+        proxy_headers=False,
+        headers=_HEADERS,
+        server_header=False,
+        limit_concurrency=service.limits.max_connections,
+        h11_max_incomplete_event_size=1 << 14,  # Of a head.
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
+    return uvicorn.Server(config)
 
 
 def names_of(host: str, others: Sequence[str] = ()) -> list[str]:
@@ -149,16 +148,15 @@ class _Door:
     def __init__(self, service: Service) -> None:
         self._origins = service.origins
         self._hosts = [host.lower() for host in service.hosts]
+        # Starlette raises an `Exception` again once it is answered.
+        answered = HTTPException, RefusalError, Exception
         self._app = Starlette(
             routes=[
                 *tensorflow_api.routes(service),
                 *libretranslate_api.routes(service),
                 *page_api.routes(service),
             ],
-            # Starlette raises an `Exception` again once it is answered.
-            exception_handlers=dict.fromkeys(
-                [HTTPException, RefusalError, Exception], _in_words
-            ),
+            exception_handlers=dict.fromkeys(answered, _in_words),
         )
         # No address has two spellings, and no answer uses a client's "Host".
         self._app.router.redirect_slashes = False

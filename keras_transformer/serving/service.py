@@ -113,9 +113,8 @@ class Service:
                 return task.result()
             if gone.done():
                 raise RefusalError("The client has left.", 499)
-            raise RefusalError(
-                f"No answer within {seconds:g} s; send less at a time.", 504
-            )
+            why = f"No answer within {seconds:g} s; send less at a time."
+            raise RefusalError(why, 504)
         finally:
             task.cancel()
             gone.cancel()
@@ -168,9 +167,8 @@ class Job:
         self.is_long = len(self.body) + len(query) > _SHORT
         packing = self.request.headers.get("content-encoding", "identity")
         if packing.lower() != "identity":
-            raise RefusalError(
-                f"Send the body unpacked, received {packing[:20]}.", 415
-            )
+            why = f"Send the body unpacked, received {packing[:20]}."
+            raise RefusalError(why, 415)
 
     async def _read(self) -> None:
         service, limits = self.service, self.service.limits
@@ -178,10 +176,8 @@ class Job:
             self.body += part
             service.held += len(part)
             if (size := len(self.body)) > limits.max_body_bytes:
-                most = limits.max_body_bytes
-                raise RefusalError(
-                    f"Send at most {most} bytes at a time, received more.", 413
-                )
+                most = f"at most {limits.max_body_bytes} bytes at a time"
+                raise RefusalError(f"Send {most}, received more.", 413)
             if size > _SHORT and service.held > limits.max_bytes_held:
                 busy = "Too many long texts are being read; try again."
                 raise RefusalError(busy, 503, AGAIN | CLOSE)
@@ -190,10 +186,9 @@ class Job:
         """Refuse more texts, or more of `what`, than a request may have."""
         most = self.service.limits.max_texts
         if count > most:
-            raise RefusalError(
-                f"Invalid request: request ({f'{count} {what}'.strip()}) "
-                f"exceeds text limit ({most})"
-            )
+            asked = f"request ({f'{count} {what}'.strip()})"
+            why = f"Invalid request: {asked} exceeds text limit ({most})"
+            raise RefusalError(why)
 
     async def apart(self, work: Callable[..., T], *inputs: Any) -> T:
         """Do work in a thread, or at once if the request is short."""
@@ -212,9 +207,8 @@ class Job:
             # before that the quotes inside them.
             bare = text.replace("\\\\", "").replace('\\"', "").split('"')[::2]
             if sum(map("".join(bare).count, ",[{")) > most:
-                raise RefusalError(
-                    f"Expected JSON of at most {most} values, received more."
-                )
+                why = f"Expected JSON of at most {most} values, received more."
+                raise RefusalError(why)
             fields = json.loads(text)
         except (ValueError, RecursionError):
             raise RefusalError("Expected UTF-8 JSON, cannot read it.") from None

@@ -77,11 +77,9 @@ async def _predict(job: Job, version: str | None) -> dict[str, Any]:
         # the longest.
         job.is_long = True
         most = batcher.batching.max_batch_size
-        if len(rows) > most:
-            raise RefusalError(
-                f"Expected at most {most} rows for {signature}, received "
-                f"{len(rows)}."
-            )
+        if (count := len(rows)) > most:
+            expected = f"at most {most} rows for {signature}"
+            raise RefusalError(f"Expected {expected}, received {count}.")
     outputs = await batcher.run(model, signature, rows)
     columns: Any = dict(sorted(outputs.items()))
     if len(columns) == 1:

@@ -74,6 +74,38 @@ def test_what_stands_between_words_without_spaces_gets_those_of_the_target():
     assert words == "<!-- a --><ruby>A dog<rt>いぬ</rt></ruby><wbr>"
 
 
+@pytest.mark.parametrize(
+    "html, best, expected",
+    [
+        ("Use <kbd>a</kbd>.", "Nimm.", "Nimm <kbd>a</kbd>."),
+        ("See <a><kbd>a</kbd></a>!", "Da!", "Da <a><kbd>a</kbd></a>!"),
+        # Each before its own comma, as far as the translation has commas.
+        (
+            "Of <kbd>a</kbd>, <kbd>b</kbd>, and <kbd>c</kbd>.",
+            "Von,, und.",
+            "Von <kbd>a</kbd>, <kbd>b</kbd>, und <kbd>c</kbd>.",
+        ),
+        (
+            "Our son, <code>a</code>, is (in <code>b</code>).",
+            "Unser Sohn, ist (in).",
+            "Unser Sohn <code>a</code>, ist (in <code>b</code>).",
+        ),
+        # Not before the end of another sentence; nothing comes near what is.
+        ("Go. <img>: it", "Los. Das", "Los. <img> Das"),
+        ("Go.<img> So", "Los. So", "Los.<img> So"),
+    ],
+)
+def test_what_stands_before_signs_stays_before_them(html, best, expected):
+    (segment,) = read(html)
+    # The words of both, without signs alone, are in the same order.
+    source, target = (
+        [i for i, word in enumerate(x.split()) if re.search(r"\w", word)]
+        for x in (segment.text, best)
+    )
+    links = [*zip(source, target, strict=True)]
+    assert put(segment, (Span(0, len(segment.text)), best, links)) == expected
+
+
 def test_links_around_parts_of_a_word_enclose_their_own_parts():
     (segment,) = read("<a>Start</a>/<a>Neues</a>")
     words = put(segment, (Span(0, 11), "Home/News", [(0, 0)]))
