@@ -159,8 +159,7 @@ def as_form(body: bytes, kind: str = "") -> dict[str, str]:
             pairs += parse_qsl(
                 body.decode(), errors="strict", max_num_fields=_MOST_FIELDS
             )
-        fields = dict(pairs)
-        if len(fields) < len(pairs):
+        if len(fields := dict(pairs)) < len(pairs):
             raise ValueError
     except ValueError:
         raise RefusalError(

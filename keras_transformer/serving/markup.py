@@ -79,13 +79,19 @@ _SIGNS = (
     "¡«»¿–—‘’‚“”„…‹›、。「」『』！（），：；？।॥،؛؟۔"
 )
 _CLOSERS = "\"').,:;!?]»’”…。、！），：；？"
-_BEHIND = re.compile(rf"[{re.escape(_CLOSERS)}][{re.escape(_CLOSERS)} ]*|")
+_BEHIND = re.compile(rf"[{re.escape(_CLOSERS)}][{re.escape(_CLOSERS)}\s]*|")
 _ASCII = str.maketrans("。、！），：；？", ".,!),:;?")
 _WORD = re.compile(r"[^\W_]+")
 # What is in an element, if it says something.
 _SAYING = re.compile(r">\s*[^<\s]")
-# No end of a word of Chinese or Thai; a line may end behind it.
-_LATIN = re.compile("[!-\u0dff\u1e00-\u2bff](?: ?\r?\n[ \t]*)?$")
+# A text ends between two links in a row or in two lines, but not in Chinese or
+# Thai, and where only style keeps two apart: "<b>Monday</b><b>9 a.m.</b>".
+_APART = re.compile(
+    "[!-\u0dff\u1e00-\u2bff](?: ?\r?\n[ \t]*)?</[aA]>"
+    r"(?:[ \t\r]*\n\s*)?(?=<[aA]\b)"
+    r"|(?:(?<=[a-zß-ÿ]{2})|(?<=[:!?%€)]))(?:</(?!su)\w+>)+"
+    r"(?=(?:<(?!su)\w[^<>]*>)+(?:[A-ZÀ-Þ]|\d(?!\d?\d?</)))"
+)
 # Where a sentence may be over.
 _END = re.compile(r"[.!?…]+(?=\W*(?:\s|$))|[。！？]")
 # What stands for code, where a model marks what is in braces.
@@ -124,8 +130,7 @@ class _Reader(HTMLParser):
     def __init__(self, source: str) -> None:
         super().__init__()
         self.parts = list[tuple[int, str, str]]()
-        # Of the last part, if it comes back whole: how deep in it we are, and
-        # tags that end it.
+        # How deep we are in a part that comes back whole, and what ends it.
         self._depth, self._stops = 0, set[str]()
         # In one line, columns count from the start. The other two are comments
         # to a browser; the parser skips one and may fail at the other.
@@ -175,13 +180,9 @@ def read(source: str, has_marks: bool = False) -> list["Segment"]:
     """Read HTML, a whole page or a part."""
     found, segments = _Reader(source).parts, list[list[Part]]([[]])
     ends = [*(start for start, _, _ in found[1:]), len(source)]
+    apart = {border.end() for border in _APART.finditer(source)}
     for (start, kind, tag), end in zip(found, ends, strict=True):
-        near = segments[-1][-4:]
-        before = [x for x in near if x[2].strip() or "\n" not in x[2]][-2:]
-        # Two links without a space between, or in two lines, are two texts.
-        kinds = [*(x[:2] for x in before[1:]), (kind, tag)]
-        is_beside = kinds == [(")", "a"), ("(", "a")]
-        if kind == "|" or (is_beside and _LATIN.search(before[0][2])):
+        if kind == "|" or (kind == "(" and start in apart):
             segments.append([])
         segments[-1].append((kind, tag, source[start:end]))
     return [Segment(parts, has_marks) for parts in segments]
@@ -380,12 +381,14 @@ class Segment:
         """Go before the signs that come from those right behind an element."""
         is_apart = child.opening[-1] in _WHITE
         near = self.text[child.start : child.start + 9 * (not is_apart)]
-        signs = _BEHIND.findall(near)[0].replace(" ", "").translate(_ASCII)
+        signs = "".join(_BEHIND.findall(near)[0].split()).translate(_ASCII)
+        ahead = self._target[at : at + 9].lstrip().translate(_ASCII)
+        signs *= not ahead.startswith(signs[:1])  # They are still to come.
         for i in range(at - 1, -1, -1):
             sign = self._target[i].translate(_ASCII)
             if signs and sign == signs[-1]:
                 signs, at = signs[:-1], i
-            elif not signs or sign != " ":
+            elif not (signs and sign.isspace()):
                 break
         return at
 
@@ -435,7 +438,8 @@ class Segment:
         if is_sign[element.start - 1] and not is_sign[element.start]:
             start = end - len(text.lstrip(f"{_SIGNS} \xa0\u202f"))
         outside = self.text[element.end : self._words[run.end - 1][1].end]
-        if is_sign[element.end] and not is_sign[element.end - 1]:
+        near = element.end + self.text.startswith(" ", element.end)
+        if is_sign[near] and not is_sign[element.end - 1]:
             end -= len(text) - len(text.rstrip(f"{_SIGNS} \xa0\u202f"))
         elif text.endswith(outside):  # As behind the bracket of "see f(1),".
             end -= len(outside)

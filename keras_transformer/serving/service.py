@@ -184,8 +184,7 @@ class Job:
 
     def check_texts(self, count: int, what: str = "") -> None:
         """Refuse more texts, or more of `what`, than a request may have."""
-        most = self.service.limits.max_texts
-        if count > most:
+        if count > (most := self.service.limits.max_texts):
             asked = f"request ({f'{count} {what}'.strip()})"
             why = f"Invalid request: {asked} exceeds text limit ({most})"
             raise RefusalError(why)
@@ -250,8 +249,7 @@ class Job:
         def row_of(part: Sentence) -> Row:
             return ((part.tag + mark(part.source)).encode(),)
 
-        found = self._split(texts, tags)
-        waiting: list[Sentence] = await self.apart(list, found)
+        waiting = await self.apart(list[Sentence], self._split(texts, tags))
         while waiting:
             rows: list[Row] = await self.apart(list, map(row_of, waiting))
             outputs = await self.service.batcher.run(model, signature, rows)

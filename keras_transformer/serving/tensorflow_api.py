@@ -73,8 +73,7 @@ async def _predict(job: Job, version: str | None) -> dict[str, Any]:
     rows = await job.apart(to_rows, fields, model.inputs(signature))
     job.check_texts(len(rows))
     if signature in model.padded:
-        # Even the answer to a short text may be large, and all are padded to
-        # the longest.
+        # Padded to the longest, the answer to a short text may be large too.
         job.is_long = True
         most = batcher.batching.max_batch_size
         if (count := len(rows)) > most:

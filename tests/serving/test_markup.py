@@ -153,6 +153,13 @@ def backwards(place, count):
         # Their end tags may be left out.
         ("<ruby>b<rp>(<rt>x<rp>)</ruby> d", "D <ruby>B<rp>(<rt>x<rp>)</ruby>"),
         ("&lt;b&gt; &eacute;t&eacute; &amp; co", "CO &amp; ÉTÉ &lt;B&gt;"),
+        # So are texts that only style keeps apart, but no mark of a footnote.
+        ("<b>Name</b><i>Ann S.</i>", "<b>NAME</b><i>S. ANN</i>"),
+        (
+            "on <b>Monday</b><u><b>9 a.m.</u>",
+            "<b>MONDAY</b> ON<u><b>A.M. 9</u>",
+        ),
+        ("an <i>end</i><sup>1</sup> a", "A <i>END</i><sup>1</sup> AN"),
         # Blocks are translated each for itself.
         ("<p>a b</p>\n<p>c d</p>", "<p>B A</p>\n<p>D C</p>"),
         ("<ul><li>a b<li>c</ul>", "<ul><li>B A<li>C</ul>"),
