@@ -159,6 +159,7 @@ def backwards(place, count):
             "on <b>Monday</b><u><b>9 a.m.</u>",
             "<b>MONDAY</b> ON<u><b>A.M. 9</u>",
         ),
+        ("<b>Среда</b><b>9 ч.</b>", "<b>СРЕДА</b><b>Ч. 9</b>"),
         ("an <i>end</i><sup>1</sup> a", "A <i>END</i><sup>1</sup> AN"),
         # Blocks are translated each for itself.
         ("<p>a b</p>\n<p>c d</p>", "<p>B A</p>\n<p>D C</p>"),
