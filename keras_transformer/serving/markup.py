@@ -153,6 +153,11 @@ class _Reader(HTMLParser):
             stops = set() if is_closed else _BLOCKS - {"br"}
             self._depth, self._stops = 1, _STOPS.get(tag, stops)
 
+    def handle_startendtag(self, tag: str, attrs: list) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in _VOID:
+            self.handle_endtag(tag)
+
     def handle_endtag(self, tag: str) -> None:
         self._add(")", tag)
 

@@ -146,6 +146,7 @@ def backwards(place, count):
         ("<b>un</b>able to", "TO <b>UNABLE</b>"),
         # An empty element goes before the word that it was before.
         ("one <img src=a> two three", "THREE <img src=a> TWO ONE"),
+        ("<img src=a />one two<br/>", "<img src=a />TWO ONE<br/>"),
         # Or after the word that it follows.
         ("one<wbr>, two three", "THREE TWO ONE<wbr>,"),
         # Code comes back whole before the word that it was before.
