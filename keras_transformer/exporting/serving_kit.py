@@ -74,9 +74,8 @@ class Export(Checked):
         # Where TensorFlow Serving looks for it.
         path = pathlib.Path(output) / str(self.version)
         if os.path.lexists(path):
-            raise UserError(
-                f"{path} exists already and stays; choose another version."
-            )
+            why = "exists already and stays; choose another version"
+            raise UserError(f"{path} {why}.")
         return path
 
 

@@ -145,9 +145,8 @@ class MultiHeadAttention(Layer):
     ) -> Tensor | tuple[Tensor, Tensor]:
         key = value if key is None else key
         if key is None:
-            raise ValueError(
-                "Pass `key` or `value`; for self-attention, the query itself."
-            )
+            why = "Pass `key` or `value`; for self-attention, the query itself."
+            raise ValueError(why)
         value = key if value is None else value
         masks = [mask_of_heads(attention_mask)]
         masks += [mask_of_keys(implicit_mask(x)) for x in (key, value)]

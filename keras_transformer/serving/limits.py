@@ -18,9 +18,8 @@ class Limits(Checked):
         within="(0, inf)",
         metavar="SECONDS",
     )
-    # Without flags: the time that a client has to send a body; the bytes of all
-    # bodies until they are answered, short ones included but never refused; and
-    # how many clients are connected.
+    # Without flags: the time to send a body; the bytes of all bodies without an
+    # answer yet, though short ones are never refused; how many clients connect.
     body_seconds: float = 30.0
     max_bytes_held: int = 32 << 20
     max_connections: int = 1_000

@@ -89,8 +89,9 @@ _SAYING = re.compile(r">\s*[^<\s]")
 _APART = re.compile(
     "[!-\u0dff\u1e00-\u2bff](?: ?\r?\n[ \t]*)?</[aA]>"
     r"(?:[ \t\r]*\n\s*)?(?=<[aA]\b)"
-    r"|(?:(?<=[a-zß-ɏα-џ]{2})|(?<=[:!?%€)]))(?:</(?!su)\w+>)+"
-    r"(?=(?:<(?!su)\w[^<>]*>)+(?:[A-ZÀ-ÞĀ-ɏΑ-ΩЀ-Я]|\d(?!\d?\d?</)))"
+    r"|(?:(?<=[a-zß-ɏα-џ]{2})|(?<=[:!?%€)])|(?<=\d\d)(?=[^A-Z]+>\D))"
+    r"(?:(?:</(?!su)\w+>)+(?!</)|(?=<\w))(?=(?:<(?!/?su|wbr)[\w/][^<>]*>)*"
+    r"(?:[A-ZÀ-ÞĀ-ɏΑ-ΩЀ-Я]|\d(?!\d?\d?</\w+>\s*[^<\s])))"
 )
 # Where a sentence may be over.
 _END = re.compile(r"[.!?…]+(?=\W*(?:\s|$))|[。！？]")
@@ -153,13 +154,9 @@ class _Reader(HTMLParser):
             stops = set() if is_closed else _BLOCKS - {"br"}
             self._depth, self._stops = 1, _STOPS.get(tag, stops)
 
-    def handle_startendtag(self, tag: str, attrs: list) -> None:
-        self.handle_starttag(tag, attrs)
-        if tag not in _VOID:
-            self.handle_endtag(tag)
-
     def handle_endtag(self, tag: str) -> None:
-        self._add(")", tag)
+        if tag not in _VOID or self.parts[-1][0] < self.getpos()[1]:
+            self._add(")", tag)  # Not the end of "<br/>".
 
     def handle_data(self, data: str) -> None:
         self._add("#")
@@ -187,7 +184,7 @@ def read(source: str, has_marks: bool = False) -> list["Segment"]:
     ends = [*(start for start, _, _ in found[1:]), len(source)]
     apart = {border.end() for border in _APART.finditer(source)}
     for (start, kind, tag), end in zip(found, ends, strict=True):
-        if kind == "|" or (kind == "(" and start in apart):
+        if kind == "|" or start in apart:
             segments.append([])
         segments[-1].append((kind, tag, source[start:end]))
     return [Segment(parts, has_marks) for parts in segments]

@@ -158,9 +158,8 @@ class Job:
         try:
             await asyncio.wait_for(self._read(), seconds)
         except asyncio.TimeoutError:
-            raise RefusalError(
-                "The body of the request did not arrive in time.", 408, CLOSE
-            ) from None
+            why = "The body of the request did not arrive in time."
+            raise RefusalError(why, 408, CLOSE) from None
         except ClientDisconnect:
             raise RefusalError("The client has left.", 499) from None
         query = self.request.scope["query_string"]

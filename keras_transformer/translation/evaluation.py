@@ -239,9 +239,8 @@ def bleu_tokenizer(target_lang: str, tokenize: str | None = None) -> str:
     log says so; one that was asked for is refused.
     """
     if tokenize is not None and tokenize not in TOKENIZERS:
-        raise SettingError(
-            "tokenize", f"one of {', '.join(TOKENIZERS)}", tokenize
-        )
+        expected = f"one of {', '.join(TOKENIZERS)}"
+        raise SettingError("tokenize", expected, tokenize)
     chosen = tokenize or language_of(target_lang).bleu_tokenizer
     try:
         sacrebleu.BLEU(tokenize=chosen)

@@ -83,7 +83,8 @@ _SHOWN = [
     ),
     # Borders of texts in a line, and bullets without a space.
     (
-        r"(?<=\S) +(?:\|(?!\S)|[•·](?= +(?:\D|\d{4})))|(?<=[^\s\d]) +[•·](?= )"
+        r"(?<=\S) +(?:\|(?!\S)|[•·✓✔✅☑➤](?= +(?:\D|\d{4})))"
+        r"|(?<=[^\s\d]) +[•·](?= )"
         r"|(?<![^\s。！？])(?:[・･·•●◆◇■□▼▲①-⑳❶-❿]|※(?:\d[\s：])?)(?=[\w「“])",
         "\n",
     ),
@@ -134,7 +135,7 @@ _WITHIN = (
     rf"|[{_QUOTES}]+ (?:I|(?<=[?!]. )[A-Z]\w+) {_SAID}|[-–/]\w|(?<=[“「].)[”」]"
     rf"|[ºª°]|[{_QUOTES}]? ?(?:[-–—/] ?[{_SMALL}]|:[\s\d])| \(\d+\) *[,.:;[]"
     rf"|(?<=[.!?])[/%{{$])|(?<!\S)\.(?=[{_CAPITAL}])"
-    r"|(?<=\d)[.．](?=\d)|(?<=[とや和与及式図图表\d]) (?=\()"
+    r"|(?<=\d)[.．](?=[\d–-])|(?<=[とや和与及式図图表\d]) (?=\()"
     rf"|(?<=\()[^\s()][^(){_ENDS}]* (?=\w{{1,4}}\))|:-?[()](?!\w)"
     rf"|(?<=\b[а-я])\.(?=[а-я]\b)|(?<=[{_CAPITAL}])\.(?=[{_CAPITAL}](?!\.))"
     rf"(?!(?<=[{_CAPITAL}]{{2}}\.)(?!Net)[{_CAPITAL}][{_SMALL}])"
@@ -155,7 +156,7 @@ _LOOSE_ITEM = re.compile(
     rf"(\(?(\d{{1,3}})(?:[.．、]|\)(?= )))(?=\s*{_BIG})"
 )
 # What is left: of two, sentencex makes a list whose last item takes the rest.
-_MARK = re.compile(r"(?<=[\w.,;:!?)] )\(?(?:\w\.?|\d\d|[IVXivx]+)\)(?= )")
+_MARK = re.compile(r"(?<=\S )(?<!\b\w\. )\(?(?:\w\.?|\d\d|[IVXivx]+)\)(?= )")
 # Of a short word before a small letter: "Den är t.ex. svart."
 _POINT = (
     r"(?:(?<=\w)(?<!\w{7})\.|(?<=\w)[?!]?\.\.+)"
@@ -176,7 +177,8 @@ _BULLET = re.compile(
     # Not "5- and 6-year-olds".
     r"|\d{1,3}[a-z]\.|\d{1,3}\.\)|\d{1,2}[-/](?!\s+\S+\s+\d+[-/])"
     r"|[(（]?(?:\d{1,3}|[A-Za-z]|[ivx]{2,5})[)）]"
-    r"|[a-h]\.(?=\s+[A-Z][^.]))(?=\s)|o(?=\t)"
+    rf"|[a-h]\.(?=\s+[A-Z][^.])|\d\d?(?:[.X]\d\d?){{1,3}}(?= +[{_CAPITAL}])"
+    r"|[¹²³⁴⁵]|\*+\)?)(?=\s)|o(?=\t)|\*\*?(?=[^\W_])(?![^*\n]*\*)"
     r"|(?:\d\d?[.．、]|[（(]?\d\d?[)）])(?=[\u3041-\u9fff]))"
 )
 # To sentencex like quotation marks. A word such as "(Dr.)" is no sentence.

@@ -266,10 +266,10 @@ def test_a_tag_goes_before_each_sentence():
         ("en", "1. ⟨He came.⟩ 2. ⟨She left.⟩\n1) ⟨Do.⟩ 2) ⟨Go.⟩ ⟨Up.⟩ 3) ⟨It⟩"),
         # Such numbers belong to their sentences.
         ("en", "⟨1.5 million came by Jan. 2.⟩\n1. ⟨See Fig. 12.⟩"),
-        ("en", "1. ⟨See Fig. 2.⟩ ⟨Go.⟩\n⟨1.2 See Art. 2.⟩ ⟨We do.⟩"),
+        ("en", "1. ⟨See Fig. 2.⟩ ⟨Go.⟩\n1.2 ⟨See Art. 2.⟩ ⟨We do.⟩"),
         ("en", "\t1. ⟨He left on Sept. 11.⟩ ⟨They stayed.⟩"),
         ("en", "•\t⟨He came…⟩ ⟨She left.⟩\n⟨He came.⟩¹ ⟨She left.⟩(2)"),
-        ("de", "⟨1,5 kg bis Nr. 2.⟩ ⟨Gut.⟩\n⟨1.5 Sie kam. 2.⟩ ⟨Er.⟩"),
+        ("de", "⟨1,5 kg bis Nr. 2.⟩ ⟨Gut.⟩\n1.5 ⟨Sie kam. 2.⟩ ⟨Er.⟩"),
         ("de", "⟨Er kam!⟩ ⟨5 Hunde.⟩ ⟨3 Männer mit max. 2 Hunden.⟩"),
         ("ja", "⟨来た。⟩※1 ⟨5着。⟩*⟨5個。⟩*1⟨行く。⟩※２：⟨No. 1は犬。⟩"),
         # The number of a footnote in brackets, but only there.
@@ -280,6 +280,7 @@ def test_a_tag_goes_before_each_sentence():
         # What shows a mood stays before a sentence, not within one.
         ("en", "😀 ⟨He came.⟩ ❤️ ⟨It ran.⟩ 👨‍👩‍👧👍🏽\n⟨Dr. 😀 Dog came.⟩"),
         ("en", "⟨He came…⟩ 😀 ⟨It I ❤ ran.⟩\n⟨(He came.)⟩ ★ ⟨It ran.⟩"),
+        ("de", "✓ ⟨Er kam⟩ ✓ ⟨Sie geht⟩ ✅ ⟨Es lief⟩\n⟨4,5 ★ von 5⟩"),
         # And behind words without a full stop.
         ("en", "⟨It ran⟩ 😀😀\n⟨A dog⟩👍🏽\n⟨I do⟩ ❤️ \n⟨Two⟩ ❤️‍🔥🏴󠁧󠁢󠁥󠁮󠁧󠁿"),
         ("en", "⭐ ⟨He ran.⟩ ⏰ ⌚ ⬆️ ㊗️ ⟨It ran.⟩\n▶️⬛◾ ⟨It⟩ ⏰\n‼️ ⟨No.⟩"),
@@ -438,6 +439,13 @@ def test_a_tag_goes_before_each_sentence():
         ("ja", "⟨終わり。⟩⟨iPhoneを買った。⟩⟨pHは7だ。⟩⟨x軸。⟩"),
         ("ja", "⟨〝引用。〟と言う。⟩⟨〝引用。〟⟩⟨次。⟩"),
         ("de", "⟨Er kam.⟩ ⟨›Gut.‹⟩ ⟨Ja.⟩ ⟨Dr.-Ing. Dog, Dipl.-Päd. Cat.⟩"),
+        ("de", "* ⟨Inkl. gesetzl. MwSt. von Art.-Nr. SW10, Art. Nr. 1.⟩ ⟨So.⟩"),
+        ("de", "⟨(z. B. Nut u. a.) nach lit. f) DSGVO.⟩ ⟨Mit 25 km/h.⟩ ⟨Ja.⟩"),
+        ("de", "⟨Jeden 1. Samstag bis Sept. 2024, So. Ruhetag.⟩ ⟨So.⟩ ⟨Ruhe.⟩"),
+        (
+            "de",
+            "⟨Der Preis ist 599.- Euro.⟩ ⟨Nun i.d.R. Montag.⟩ ⟨Es ist ABS.⟩",
+        ),
         ("ru", "⟨С 5 янв. 1990 по 6 нояб. 1990.⟩ ⟨Ген. Попову, т. е. 5.⟩"),
         ("nb", "⟨Se f.eks. Oslo, dvs. Norge.⟩ ⟨Den koster 5 kr.⟩ ⟨Ja.⟩"),
         ("ro", "⟨Str. Mihai și dna. Pop.⟩ ⟨Vine.⟩"),
@@ -457,7 +465,8 @@ def test_what_sentencex_does_not_know_is_known(code, marked):
         *("a) ", "(a) ", "(1) ", "ii) ", "[1] ", "a. ", "o\t", "• ☐ ", "– 1. "),
         # Quotes of e-mail, Markdown, numbers, and marks that nobody sees.
         *("> ", ">> ", "> > ", "# ", "###### ", "- [x] ", "[ ] ", "+ ", "| "),
-        *("ii. ", "IV. ", "3a. ", "1.) ", "1- ", "1/ "),
+        *("ii. ", "IV. ", "3a. ", "1.) ", "1- ", "1/ ", "1.1 ", "12.3.1  "),
+        *("** ", "*) ", "¹ ", "*", "**"),
         *("\u200b• ", "\u200e- ", "\ufeff> "),
     ],
 )
@@ -474,7 +483,15 @@ def test_a_bullet_or_number_before_a_line_stays_as_it_is(mark):
     "line",
     [
         *("-5 degrees", "--flag is", "*A* dog", "A. Smith came", "$ 5 is paid"),
-        *("z. B. Hunde", "u. A. Hund", "o dog", "§ 5 says", "1.5 dogs", "1)a"),
+        *(
+            "z. B. Hunde",
+            "u. A. Hund",
+            "o dog",
+            "§ 5 says",
+            "1.5 dogs",
+            "1)a",
+            "**A** dog",
+        ),
         *("#tag is", "5- bis 6-jährige Hunde", ">5 dogs", "1/2 dog"),
     ],
 )
