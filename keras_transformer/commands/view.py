@@ -27,9 +27,8 @@ def run(args: argparse.Namespace) -> None:
     """
     path = args.output or args.run_dir / "view.html"
     if not args.text.strip():
-        raise UserError(
-            f"Expected a TEXT with words, received {args.text!r}; give some."
-        )
+        why = f"Expected a TEXT with words, received {args.text!r}; give some."
+        raise UserError(why)
     if args.output:
         text_streams.check_new(path)
     run, search = flags.prepare(args, n_best=4)

@@ -207,9 +207,8 @@ def _texts(name: str, texts: Texts) -> tf.Tensor:
     if not isinstance(texts, tf.Tensor):
         texts = tf.constant(list(checked_texts(name, texts)), tf.string)
     if texts.dtype != tf.string or texts.shape.rank not in (1, None):
-        raise SettingError(
-            name, "texts of shape (B,), as `.batch` makes them", texts
-        )
+        expected = "texts of shape (B,), as `.batch` makes them"
+        raise SettingError(name, expected, texts)
     return texts
 
 

@@ -107,9 +107,8 @@ def _check_characters(text: str, place: str) -> None:
     except UnicodeEncodeError as error:
         found = f"half of a surrogate pair, {ascii(text[error.start])}"
     if found:
-        raise UserError(
-            f"Expected Unicode text, received {found}, in {place}; remove it."
-        )
+        why = f"Expected Unicode text, received {found}, in {place}; remove it."
+        raise UserError(why)
 
 
 @dataclasses.dataclass(eq=False)

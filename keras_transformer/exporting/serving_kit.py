@@ -125,9 +125,8 @@ def read_batching(path: str | os.PathLike) -> dict[str, int]:
                 f"{path}, found {name} {{{value}}}; correct it."
             )
     if not values:
-        raise UserError(
-            f"Expected batching parameters in {path}, found none; name another."
-        )
+        expected = f"Expected batching parameters in {path}"
+        raise UserError(f"{expected}, found none; name another.")
     return values
 
 

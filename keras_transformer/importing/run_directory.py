@@ -137,8 +137,7 @@ def _build(imported: Imported) -> Transformer:
                 f"ask for {shape}; give those that came with the weights."
             )
         if not np.isfinite(array).all():
-            raise UserError(
-                f"The weights {name} hold NaN or infinity; fetch them again."
-            )
+            why = f"The weights {name} hold NaN or infinity; fetch them again."
+            raise UserError(why)
         variable.assign(array)
     return model

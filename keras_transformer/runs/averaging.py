@@ -161,9 +161,8 @@ def choose(
             "training ended with; leave out `average` to take them."
         )
     if not layout.list_checkpoints(run_dir):
-        raise UserError(
-            f"{run_dir} has no checkpoint yet; train until it has written one."
-        )
+        why = "has no checkpoint yet; train until it has written one"
+        raise UserError(f"{run_dir} {why}.")
     wanted = average or run.training.average
     newest = newest_undamaged(run_dir, wanted)
     if len(newest) < wanted:

@@ -269,7 +269,6 @@ class Segment:
         if tail:
             text, self._whole.closing = text[:-1], tail
         self._whole.end, self._known = len(text), {*self._codes}
-        # To translate.
         self.text = "" if is_kept(_STAND_IN.sub("", text)) else text
 
     def put(self, sentences: Sequence[Sentence], splitter: Splitter) -> str:
@@ -297,11 +296,13 @@ class Segment:
         edges.insert(0, max(0, edges[0] - len(pieces[0])))
         self._borders: list[tuple[int, int, int]] = [(edges[0], 0, 0)]
         at = 0
+        self._stops = dict[int, int]()  # Of sentences there and in the text.
         for i, piece in enumerate(pieces):
             # Between sentences stands what stays as it is.
             links = sentences[i // 2].links if i % 2 else None
             self._link(Span(*edges[i : i + 2]), piece, at, links or [])
             at += len(piece)
+            self._stops |= {at: edges[i + 1]} if i % 2 else {}
         self._borders.sort()
         words, inside = Span(0, len(self._words)), Span(0, len(target))
         return self._inner(self._whole, words, inside)
@@ -384,6 +385,9 @@ class Segment:
         is_apart = child.opening[-1] in _WHITE
         near = self.text[child.start : child.start + 9 * (not is_apart)]
         signs = "".join(_BEHIND.findall(near)[0].split()).translate(_ASCII)
+        if not signs and child.start < self._stops.get(at, 0):
+            left = self._target[max(0, at - 9) : at]  # Its sentence ends here.
+            at -= len(left) - len(left.rstrip(".!?…。！？"))
         ahead = self._target[at : at + 9].lstrip().translate(_ASCII)
         signs *= not ahead.startswith(signs[:1])  # They are still to come.
         for i in range(at - 1, -1, -1):

@@ -108,7 +108,6 @@ async def _translate(job: Job) -> dict[str, Any]:
     n_best = fields.get("n_best")
     if not isinstance(fields.get("text"), str):
         raise RefusalError("Expected a text, received none.")
-    # True is no number here.
     if n_best is not None and (type(n_best) is not int or n_best < 1):
         raise RefusalError("Expected n_best to be null or at least 1.")
     job.terms = fields.get("terms")

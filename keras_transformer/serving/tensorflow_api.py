@@ -66,10 +66,9 @@ async def _predict(job: Job, version: str | None) -> dict[str, Any]:
     fields = await job.apart(job.as_json)
     signature = str(fields.get("signature_name") or DEFAULT_SIGNATURE)
     if signature not in model.signatures:
-        raise RefusalError(
-            "Expected signature_name to be one of "
-            f"{', '.join(sorted(model.signatures))}; received {signature}."
-        )
+        known = ", ".join(sorted(model.signatures))
+        why = f"Expected signature_name to be one of {known}"
+        raise RefusalError(f"{why}; received {signature}.")
     rows = await job.apart(to_rows, fields, model.inputs(signature))
     job.check_texts(len(rows))
     if signature in model.padded:

@@ -27,8 +27,7 @@ POLL_SECONDS = 2.0
 COPY_SECONDS = 2.0
 # When to try again what could not be loaded: memory may have been short.
 RETRY_SECONDS = 30.0
-# The language does not matter.
-_WARM_UP_TEXT = b"Where is the nearest station?"
+_WARM_UP_TEXT = b"Where is the nearest station?"  # In any language.
 
 Row = tuple[bytes, ...]  # The inputs of a text, in the order of their names.
 Outputs = dict[str, np.ndarray]  # Each (B, ...), by name.
@@ -111,7 +110,6 @@ class Versions:
     def __init__(self, folder: pathlib.Path, threads: int = 0) -> None:
         self.folder, self.threads = folder, threads
         versions = find_versions(folder)
-        # When to try those again that could not be loaded.
         self._retry: dict[int, float] = {}
         self.current = self._load(versions[max(versions)])
 

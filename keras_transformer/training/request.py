@@ -175,9 +175,8 @@ def understand(**arguments: Any) -> Session:
     """
     given = with_recipes(arguments)
     if "symbols" in given and "tokenizer" in given:  # A run's gets them added.
-        raise UserError(
-            "A `tokenizer` brings its own vocabulary; leave out `symbols`."
-        )
+        why = "A `tokenizer` brings its own vocabulary; leave out `symbols`."
+        raise UserError(why)
     own = {name: given.pop(name) for name in SESSION_SETTINGS if name in given}
     for name in given.keys() - SETTINGS:
         raise UserError(

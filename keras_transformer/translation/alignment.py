@@ -129,10 +129,16 @@ def word_links(
     for text, pieces, language in zip(pair, pieces_of, languages, strict=True):
         words = words_of_pieces(pieces, language)
         count, found = len({*itertools.chain(*words)}), words_of(text, language)
-        kept = [*range(len(found))]
-        if len(kept) != count:  # A source may read " – " as ", ".
-            kept = [i for i in kept if text[slice(*found[i])] not in "–—―"]
-        if len(kept) != count:
+        said = [text[slice(*place)] for place in found]
+        # A source may read " – " as ", " and "a—b" as "a, b" or "a – b".
+        glued = [len(re.findall(r"\w[–—―]+(?=\w)", word)) for word in said]
+        for alone, more in itertools.product((1, 0), range(3)):
+            times = (alone if x in "–—―" else 1 for x in said)
+            pairs = enumerate(zip(times, glued, strict=True))
+            kept = [i for i, (x, y) in pairs for _ in range(x + more * y)]
+            if len(kept) == count:
+                break
+        else:
             return None
         sides.append(words)
         places.append(kept)

@@ -115,6 +115,10 @@ def test_a_dash_that_is_read_as_a_comma_leaves_the_other_words_their_links():
     pair, attention = ("he – a dog", "il, un chien"), np.eye(5, dtype="float32")
     links = alignment.word_links(pair, ("en", "fr"), read, read, attention)
     assert links == [(0, 0), (2, 1), (3, 2)]
+    # Within a word it makes two of it.
+    pair = "he—a dog", "il, un chien"
+    links = alignment.word_links(pair, ("en", "fr"), read, read, attention)
+    assert links == [(0, 0), (0, 1), (1, 2)]
 
 
 def test_a_source_with_a_mark_has_no_links(tmp_path):
