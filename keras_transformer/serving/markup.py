@@ -184,7 +184,7 @@ def read(source: str, has_marks: bool = False) -> list["Segment"]:
     ends = [*(start for start, _, _ in found[1:]), len(source)]
     apart = {border.end() for border in _APART.finditer(source)}
     for (start, kind, tag), end in zip(found, ends, strict=True):
-        if kind == "|" or start in apart:
+        if kind == "|" or (kind != "=" and start in apart):
             segments.append([])
         segments[-1].append((kind, tag, source[start:end]))
     return [Segment(parts, has_marks) for parts in segments]

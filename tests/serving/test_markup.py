@@ -167,6 +167,7 @@ def backwards(place, count):
         ),
         ("<b>Среда</b><b>9 ч.</b>", "<b>СРЕДА</b><b>Ч. 9</b>"),
         ("an <i>end</i><sup>1</sup> a", "A <i>END</i><sup>1</sup> AN"),
+        ("is:<code>A1 b</code> one", "ONE IS:<code>A1 b</code>"),
         # Blocks are translated each for itself.
         ("<p>a b</p>\n<p>c d</p>", "<p>B A</p>\n<p>D C</p>"),
         ("<ul><li>a b<li>c</ul>", "<ul><li>B A<li>C</ul>"),
