@@ -89,9 +89,9 @@ _SAYING = re.compile(r">\s*[^<\s]")
 _APART = re.compile(
     "[!-\u0dff\u1e00-\u2bff](?: ?\r?\n[ \t]*)?</[aA]>"
     r"(?:[ \t\r]*\n\s*)?(?=<[aA]\b)"
-    r"|(?:(?<=[a-zß-ɏα-џ]{2})|(?<=[:!?%€)])|(?<=\d\d)(?=[^A-Z]+>\D))"
+    r"|(?:(?<=[a-zß-ɏα-џ]{2})|(?<=[:!?%€)])|((?<=\d\d)))"
     r"(?:(?:</(?!su)\w+>)+(?!</)|(?=<\w))(?=(?:<(?!/?su|wbr)[\w/][^<>]*>)*"
-    r"(?:[A-ZÀ-ÞĀ-ɏΑ-ΩЀ-Я]|\d(?!\d?\d?</\w+>\s*[^<\s])))"
+    r"(?:[A-ZÀ-ÞĀ-ɏΑ-ΩЀ-Я]|(?(1)(?!)|\d(?!\d?\d?</\w+>\s*[^<\s]))))"
 )
 # Where a sentence may be over.
 _END = re.compile(r"[.!?…]+(?=\W*(?:\s|$))|[。！？]")
@@ -382,7 +382,7 @@ class Segment:
 
     def _before_signs(self, child: _Element, at: int) -> int:
         """Go before the signs that come from those right behind an element."""
-        is_apart = child.opening[-1] in _WHITE
+        is_apart = child.opening[-1:] in _WHITE
         near = self.text[child.start : child.start + 9 * (not is_apart)]
         signs = "".join(_BEHIND.findall(near)[0].split()).translate(_ASCII)
         if not signs and child.start < self._stops.get(at, 0):

@@ -238,9 +238,7 @@ class Splitter:
         self._rules += [*_SHOWN, *[_DIGIT] * (source.base in _WORDS_FIRST)]
         within = [_WITHIN, rf"{_ENDING}(?=[」』｣”’〟)）»]+ ?(?:{quoted}))"]
         within += [_NAMES] * (not source.has_spaces)
-        behind = (
-            r"(?= |[CDMS]\.|(?<=\d\.)[^\W\d])"  # A space, or as in "der 1.FC".
-        )
+        behind = r"(?= |[CDMS]\.|(?<=\d\.)[^\W\d])"  # Or as in "der 1.FC".
         within += [rf"(?i:(?<!\w)(?:{short})\.{behind})"] * bool(short)
         self._within = re.compile("|".join(within))
 
