@@ -65,8 +65,7 @@ def pack(
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
         for name, content in contents.items():
             # No date, so that the bytes are the same each time.
-            info = zipfile.ZipInfo(name)
-            file.writestr(info, content, zipfile.ZIP_DEFLATED)
+            file.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
     return packed.getvalue()
 
 
@@ -155,8 +154,7 @@ class PairedTokenizer(Tokenizer):
         # Pieces of the other side come out by their names.
         if self.target is not self:
             return self.target._join(ids)
-        names = tf.gather(tf.constant(self._names), ids)
-        text = self._run("detokenize", names)
+        text = self._run("detokenize", tf.gather(tf.constant(self._names), ids))
         return tf.strings.strip(tf.strings.regex_replace(text, "▁", " "))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:

@@ -293,9 +293,8 @@ def _settings(content: bytes, path: pathlib.Path) -> Settings:
 def _vocabulary(path: pathlib.Path) -> dict[str, int]:
     with source_files.refusing(path, "a vocabulary"):
         text = source_files.read_bytes(path).decode("utf-8-sig")
-        hidden = text.translate(_HIDDEN)
         # Plain, so that the piece "no" is not False and "1" not a number.
-        ids = source_files.parse_yaml(hidden, path, plain=True)
+        ids = source_files.parse_yaml(text.translate(_HIDDEN), path, plain=True)
         return {piece.translate(_SHOWN): int(i) for piece, i in ids.items()}
 
 

@@ -125,8 +125,7 @@ def _build(imported: Imported) -> Transformer:
     size = sum(array.nbytes for array in imported.weights.values())
     check_size(imported.model, size, "the file of weights")
     extras.check_keras()
-    settings = dataclasses.asdict(imported.model)
-    model = Transformer(**settings, dtype="float32")
+    model = Transformer(**dataclasses.asdict(imported.model), dtype="float32")
     for variable in model.weights:
         # Without the name of the model, which Keras numbers.
         name = variable.path.partition("/")[2]

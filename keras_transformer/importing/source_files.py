@@ -131,8 +131,7 @@ def read_pickle(path: pathlib.Path) -> dict[str, np.ndarray]:
     content = read_bytes(path)
     with refusing(path, _WEIGHTS):
         is_zip = zipfile.is_zipfile(io.BytesIO(content))
-        state = _read_zip(content) if is_zip else _read_older(content)
-        return dict(state)
+        return dict(_read_zip(content) if is_zip else _read_older(content))
 
 
 def _read_zip(content: bytes) -> Mapping[str, np.ndarray]:

@@ -76,8 +76,7 @@ def save_checkpoint(
     """Write a checkpoint; remove temporary ones, and all but `keep` others."""
     # A restart from an older one may reach this step again, and replace it.
     path = pathlib.Path(run_dir) / CHECKPOINTS / f"step-{progress.step:09d}"
-    variables = _training_variables(model)
-    _write(path, model, progress, variables, is_temporary)
+    _write(path, model, progress, _training_variables(model), is_temporary)
     _remove_temporary(run_dir, path)
     kept = list_checkpoints(run_dir)
     for old in kept[:-keep]:

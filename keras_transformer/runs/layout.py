@@ -43,8 +43,7 @@ def list_checkpoints(
     run_dir: str | os.PathLike, kind: str = "step"
 ) -> list[pathlib.Path]:
     """List checkpoints, or the `"best"` validated weights, oldest first."""
-    folder = pathlib.Path(run_dir) / CHECKPOINTS
-    paths = folder.glob(f"{kind}-*")
+    paths = (pathlib.Path(run_dir) / CHECKPOINTS).glob(f"{kind}-*")
     return sorted([x for x in paths if x.name[5:].isdecimal()], key=step_of)
 
 

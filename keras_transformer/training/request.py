@@ -340,8 +340,7 @@ def recipe(name: str | os.PathLike) -> dict[str, Any]:
     fields, arguments = {**SETTINGS, **SESSION_SETTINGS}, dict[str, Any]()
     try:
         # Windows may put a byte-order mark before the text.
-        text = path.read_text("utf-8-sig")
-        words = iter(shlex.split(text, comments=True))
+        words = iter(shlex.split(path.read_text("utf-8-sig"), comments=True))
         for word in words:
             flag, _, given = word.partition("=")
             argument = flag.removeprefix("--").replace("-", "_")

@@ -146,8 +146,7 @@ class Explanation:
 
     def save_html(self, path: str | os.PathLike) -> None:
         """Write or replace a page that needs no other file and no network."""
-        page = viewer.document(self.source, self.to_html())
-        files.write_text(path, page)
+        files.write_text(path, viewer.document(self.source, self.to_html()))
 
     def plot(
         self,
