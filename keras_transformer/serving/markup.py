@@ -14,6 +14,7 @@ import bisect
 import dataclasses
 import html
 import itertools
+import os
 import re
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
@@ -72,7 +73,10 @@ _WIDE = "[\u2e80-\ua4cf\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff9f𠀀-\U0003ffff]"
 _WRAP = re.compile(rf"(?<={_WIDE})[ \t]{{,99}}\r?\n[ \t]{{,99}}(?={_WIDE})")
 # Like an image: elements of signs or of nothing, raised ones without words.
 _SYMBOLS = re.compile(r"[#*§¶†‡※®©™•\ufe0f\u2190-\u2bff\U0001f000-\U0001faff]*")
-_RAISED = re.compile(r"\[.{1,30}\]|[\W\d_]{,30}")
+_RAISED = re.compile(
+    r"\[.{1,30}\]|[\W\d_]{,30}"
+    r"|(?:(?<!.)a|(?<=[^\W\d]{2})[a-df-n]|(?<=\d)[b-df-n])(?:, ?[a-z\d]){,9}"
+)
 # All but braces, which marks have.
 _SIGNS = (
     r"""!"#$%&'()*+,-./:;<=>?@[\]^_`|~"""
@@ -89,9 +93,10 @@ _SAYING = re.compile(r">\s*[^<\s]")
 _APART = re.compile(
     "[!-\u0dff\u1e00-\u2bff](?: ?\r?\n[ \t]*)?</[aA]>"
     r"(?:[ \t\r]*\n\s*)?(?=<[aA]\b)"
-    r"|(?:(?<=[a-zß-ɏα-џ]{2})|(?<=[:!?%€)])|((?<=\d\d)))"
+    r"|(?:(?<=[a-zß-ɏα-џ]{2})|(?<=[:!?%€)…])|(?<=&hellip;)|((?<=\d\d)))"
     r"(?:(?:</(?!su)\w+>)+(?!</)|(?=<\w))(?=(?:<(?!/?su|wbr)[\w/][^<>]*>)*"
-    r"(?:[A-ZÀ-ÞĀ-ɏΑ-ΩЀ-Я]|(?(1)(?!)|\d(?!\d?\d?</\w+>\s*[^<\s]))))"
+    r"(?:[A-ZÀ-ÞĀ-ɏΑ-ΩЀ-Я]|[$€£] ?\d|(?(1)(?!)|\d(?!\d?\d?</\w+>\s*[^<\s]))"
+    r"|<(?!/|su|wbr)[^<>]*>[(\[](?!(?:\w\w?|\d+)[)\]])))"
 )
 # Where a sentence may be over.
 _END = re.compile(r"[.!?…]+(?=\W*(?:\s|$))|[。！？]")
@@ -214,6 +219,7 @@ class _Element:
     closing: str = ""
     code: str = ""  # The number of the mark in its place.
     is_shown: bool = False  # As an image is: it stands between spaces.
+    has_words: bool = False
     children: list["_Element"] = dataclasses.field(default_factory=list)
 
 
@@ -246,6 +252,7 @@ class Segment:
             if kind == ")" and number in paired:
                 element, place = opened.pop(), len(text)
                 element.closing, element.end = sent, place
+                element.has_words = bool(_WORD.search(text, element.start))
                 # Before code that ends it, the space is not the last one.
                 shown = [x.start for x in element.children if x.is_shown]
                 last = _Element("") if shown[-1:] == [place] else none
@@ -322,11 +329,19 @@ class Segment:
             self._words.append((word, origin))
             # In last signs, "m<sup>2</sup>.", or in a copy, "2<sup>8</sup>-1".
             both = self._target[slice(*word)], self.text[slice(*origin)]
-            counted = len if both[0] == both[1] else _signs_behind
-            signs, of_origin = map(counted, both)
+            signs, of_origin = (
+                len(x[-3:]) - len(x[-3:].rstrip(_SIGNS)) for x in both
+            )
             for i in range(origin.end == span.end, 1 + of_origin):
                 bare = word.end - min(i, signs)
                 self._borders.append((origin.end - i, len(self._words), bare))
+            # And where both begin alike, as in "5 mg/m<sup>2</sup>/day".
+            for i in range(
+                1, len(os.path.commonprefix([x.lower() for x in both]))
+            ):
+                self._borders.append(
+                    (origin.start + i, len(self._words), word.start + i)
+                )
         self._borders.append((span.end, len(self._words), at + len(best)))
 
     def _inner(self, element: _Element, words: Span, inside: Span) -> str:
@@ -353,8 +368,7 @@ class Segment:
                 own = range(self._firsts.get(border, number), number)
                 near = max(free.intersection(own), default=near)
             near -= near not in free
-            has_words = _WORD.search(self.text, child.start, child.end)
-            if has_words and near in free and child not in runs:
+            if child.has_words and near in free and child not in runs:
                 free.remove(near)
                 runs[child] = Span(near, near + 1)
             if run := runs.get(child):
@@ -406,10 +420,18 @@ class Segment:
         for number in range(*words):
             _, origin = self._words[number]
             i = bisect.bisect(children, origin.start, key=lambda x: x.end)
+            says = _WORD.search(self.text, *origin)
             # Nine at most may share a word.
             for child in children[i : i + 9]:
                 if child.start >= origin.end:
                     break
+                both = (
+                    max(child.start, origin.start),
+                    min(child.end, origin.end),
+                )
+                is_bare = says and not _WORD.search(self.text, *both)
+                if is_bare and child.has_words:
+                    continue  # A comma of it is not the word.
                 # Another word costs as much as one of its own gains.
                 gain, run = latest.get(child, (0, Span(number, number)))
                 gain -= number - run.end
@@ -428,7 +450,12 @@ class Segment:
         end = self._words[run.end - 1][0].end
         is_own = element.start < origin.end and origin.start < element.end
         sides = (origin.start, element.start), (element.end, origin.end)
-        if is_own and any(_WORD.search(self.text, *x) for x in sides):
+        # Of "3<sup>rd</sup>", "3" stays outside.
+        before, found = self.text[slice(*sides[0])], self._target[start:end]
+        ahead = len(before) * found.lower().startswith(before.lower())
+        is_rest = ahead > 0 and element.end >= origin.end
+        is_part = any(_WORD.search(self.text, *x) for x in sides)
+        if is_own and is_part and not is_rest:
             own = self.text[element.start : element.end].strip()
             at = self._target.find(own, at if start <= at < end else start, end)
             if at >= 0:
@@ -438,17 +465,19 @@ class Segment:
             theirs = [*_WORD.finditer(self._target, start, end)]
             inside = [element.start <= x.start() < element.end for x in ours]
             if len(inside) == len(theirs) and any(inside):
-                found = [*itertools.compress(theirs, inside)]
-                return Span(found[0].start(), found[-1].end())
+                parts = [*itertools.compress(theirs, inside)]
+                return Span(parts[0].start(), parts[-1].end())
+        start += ahead * is_own
         text, is_sign = self._target[start:end], self._is_sign
         if is_sign[element.start - 1] and not is_sign[element.start]:
             start = end - len(text.lstrip(f"{_SIGNS} \xa0\u202f"))
         outside = self.text[element.end : self._words[run.end - 1][1].end]
         near = element.end + self.text.startswith(" ", element.end)
+        rest = len(outside) * text.lower().endswith(outside.lower())
+        text = text[: len(text) - rest]
         if is_sign[near] and not is_sign[element.end - 1]:
-            end -= len(text) - len(text.rstrip(f"{_SIGNS} \xa0\u202f"))
-        elif text.endswith(outside):  # As behind the bracket of "see f(1),".
-            end -= len(outside)
+            rest += len(text) - len(text.rstrip(f"{_SIGNS} \xa0\u202f"))
+        end -= rest
         # A space at its end, as before code, is its own.
         is_open = self.text[element.end - 1 : element.end] == " "
         end += is_open and self._target[end : end + 1] == " "
@@ -464,11 +493,6 @@ class Segment:
             return code and mark[1] + code
 
         return _STAND_IN.sub(write, html.escape(self._target[start:end], False))
-
-
-def _signs_behind(word: str) -> int:
-    """Count the last signs of a word, three at most."""
-    return len(word[-3:]) - len(word[-3:].rstrip(_SIGNS))
 
 
 def _words(text: str, language: str, at: int) -> list[Span]:

@@ -91,11 +91,14 @@ _SHOWN = [
     (rf"[{_PICTURE}]\u200d?|[0-9#*]\ufe0f?\u20e3", " "),  # 1️⃣ is one.
     (rf"(?<![^\s{_END}])[{_UNSEEN}]+|(?<![{_UNSEEN}])[{_UNSEEN}]+(?!\S)", " "),
     (rf"(?<=[{_END}»”“\"’]) +[-–—](?= \W?{_BIG})", " "),
+    # To sentencex they are brackets.
+    (r"(?:(?<=\S )|(?<=\w))[<>](?= ?[.\d$€£])", "0"),
     # Ends that sentencex does not know, also behind words that it takes for
     # abbreviations. In Hindi a bar is easier to type than a danda.
     (
         r"[។៕།༎\u037e](?= (?!།(?: |$)))|(?<=[ऀ-ॣ])\|(?=\s|$)"
-        rf"|(?:[…⋯]|\b(?:{_listed('ends')})\.){_BEFORE_NEXT}",
+        rf"|(?:[…⋯]|\b(?:{_listed('ends')})\.){_BEFORE_NEXT}"
+        r"|(?<=\w)(?:[!?]{2,}|\.{3})(?= I\b)",
         "X!",
     ),
     # Between two dashes an exclamation belongs to its sentence.
@@ -132,7 +135,8 @@ _SAID = r"(?:said|asked|answered|replied|cried|thought)\b"
 _WITHIN = (
     rf"{_ENDING}(?=[{_QUOTES}》〉]*[,;，、；：—…]|[{_QUOTES}）)]+[。.]|[》〉]"
     rf"|[のをと][ァ-ヺ一-鿿]|と(?:か|いう|いった)|[{_QUOTES}]+ [{_SMALL}]"
-    rf"|[{_QUOTES}]+ (?:I|(?<=[?!]. )[A-Z]\w+) {_SAID}|[-–/]\w|(?<=[“「].)[”」]"
+    rf"|[{_QUOTES}]+ (?:I|(?<=[?!]. )(?:(?:Mr?s?|Dr)\. )?[A-Z]\w+) {_SAID}"
+    r"|[-–/]\w|(?<=[“「].)[”」]|(?<=\?) (?:or|and|for|on|in|to|from|at)\b"
     rf"|[ºª°]|[{_QUOTES}]? ?(?:[-–—/] ?[{_SMALL}]|:[\s\d])| \(\d+\) *[,.:;[]"
     rf"|(?<=[.!?])[/%{{$])|(?<!\S)\.(?=[{_CAPITAL}])"
     r"|(?<=\d)[.．](?=[\d–-])|(?<=[とや和与及式図图表\d]) (?=\()"
@@ -156,7 +160,10 @@ _LOOSE_ITEM = re.compile(
     rf"(\(?(\d{{1,3}})(?:[.．、]|\)(?= )))(?=\s*{_BIG})"
 )
 # What is left: of two, sentencex makes a list whose last item takes the rest.
-_MARK = re.compile(r"(?<=\S )(?<!\b\w\. )\(?(?:\w\.?|\d\d|[IVXivx]+)\)(?= )")
+_MARK = re.compile(
+    r"(\([^() ]+ [^()]*\))"
+    r"|(?<=\S )(?<!\b\w\. )\(?(?:\w\.?|\d\d|[IVXivx]+)\)(?= )"
+)
 # Of a short word before a small letter: "Den är t.ex. svart."
 _POINT = (
     r"(?:(?<=\w)(?<!\w{7})\.|(?<=\w)[?!]?\.\.+)"
@@ -297,7 +304,7 @@ class Splitter:
             if item[1] is not None or [*self._segment(f"{before[0]} Xx")][1:]:
                 shown[start:end] = "\n".ljust(end - start)
                 number += bool(item[3])
-        return _MARK.sub(lambda x: "X" * len(x[0]), "".join(shown))
+        return _MARK.sub(lambda x: x[1] or "X" * len(x[0]), "".join(shown))
 
     def _in_line(
         self, given: str, line: str, begin: int, floor: int
