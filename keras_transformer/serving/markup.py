@@ -329,19 +329,15 @@ class Segment:
             self._words.append((word, origin))
             # In last signs, "m<sup>2</sup>.", or in a copy, "2<sup>8</sup>-1".
             both = self._target[slice(*word)], self.text[slice(*origin)]
-            signs, of_origin = (
-                len(x[-3:]) - len(x[-3:].rstrip(_SIGNS)) for x in both
-            )
+            signs, of_origin = (len(x) - len(x.rstrip(_SIGNS)) for x in both)
             for i in range(origin.end == span.end, 1 + of_origin):
                 bare = word.end - min(i, signs)
                 self._borders.append((origin.end - i, len(self._words), bare))
             # And where both begin alike, as in "5 mg/m<sup>2</sup>/day".
-            for i in range(
-                1, len(os.path.commonprefix([x.lower() for x in both]))
-            ):
-                self._borders.append(
-                    (origin.start + i, len(self._words), word.start + i)
-                )
+            alike = os.path.commonprefix([x.lower() for x in both])
+            for i in range(1, len(alike)):
+                border = origin.start + i, len(self._words), word.start + i
+                self._borders.append(border)
         self._borders.append((span.end, len(self._words), at + len(best)))
 
     def _inner(self, element: _Element, words: Span, inside: Span) -> str:
@@ -420,18 +416,15 @@ class Segment:
         for number in range(*words):
             _, origin = self._words[number]
             i = bisect.bisect(children, origin.start, key=lambda x: x.end)
-            says = _WORD.search(self.text, *origin)
+            found = [*_WORD.finditer(self.text, *origin)]
+            begin, end = found and (found[0].start(), found[-1].end()) or origin
             # Nine at most may share a word.
             for child in children[i : i + 9]:
                 if child.start >= origin.end:
                     break
-                both = (
-                    max(child.start, origin.start),
-                    min(child.end, origin.end),
-                )
-                is_bare = says and not _WORD.search(self.text, *both)
-                if is_bare and child.has_words:
-                    continue  # A comma of it is not the word.
+                is_comma = child.start >= end or child.end <= begin
+                if is_comma and child.has_words:
+                    continue
                 # Another word costs as much as one of its own gains.
                 gain, run = latest.get(child, (0, Span(number, number)))
                 gain -= number - run.end
@@ -451,11 +444,10 @@ class Segment:
         is_own = element.start < origin.end and origin.start < element.end
         sides = (origin.start, element.start), (element.end, origin.end)
         # Of "3<sup>rd</sup>", "3" stays outside.
-        before, found = self.text[slice(*sides[0])], self._target[start:end]
-        ahead = len(before) * found.lower().startswith(before.lower())
-        is_rest = ahead > 0 and element.end >= origin.end
-        is_part = any(_WORD.search(self.text, *x) for x in sides)
-        if is_own and is_part and not is_rest:
+        before, text = self.text[slice(*sides[0])], self._target[start:end]
+        ahead = len(before) * text.lower().startswith(before.lower())
+        is_part = is_own and not (ahead and element.end >= origin.end)
+        if is_part and any(_WORD.search(self.text, *x) for x in sides):
             own = self.text[element.start : element.end].strip()
             at = self._target.find(own, at if start <= at < end else start, end)
             if at >= 0:

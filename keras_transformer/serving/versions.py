@@ -110,7 +110,6 @@ class Versions:
     def __init__(self, folder: pathlib.Path, threads: int = 0) -> None:
         self.folder, self.threads = folder, threads
         versions = find_versions(folder)
-        self._retry: dict[int, float] = {}
         self.current = self._load(versions[max(versions)])
 
     async def follow(self) -> None:
@@ -122,6 +121,7 @@ class Versions:
             except Exception as error:  # A folder may hold anything.
                 is_told = isinstance(error, UserError)
                 logger.warning("%s", error if is_told else repr(error))
+                await asyncio.sleep(RETRY_SECONDS)
 
     def change_over(self) -> None:
         """Serve the highest version; if it cannot be loaded, raise why."""
@@ -129,14 +129,9 @@ class Versions:
         version = max(versions, default=self.current.version)
         if version == self.current.version:
             return
-        is_early = time.monotonic() < self._retry.get(version, 0.0)
-        if is_early or _is_being_copied(versions[version]):
+        if _is_being_copied(versions[version]):
             return
-        try:
-            model = self._load(versions[version])
-        except UserError:
-            self._retry[version] = time.monotonic() + RETRY_SECONDS
-            raise
+        model = self._load(versions[version])
         old = self.current.version
         logger.info("Version %d takes over from %d", version, old)
         # Once the last request lets go of the older one, its memory is free.

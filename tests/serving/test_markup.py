@@ -149,6 +149,10 @@ def backwards(place, count):
         ("<b>1</b><kbd>@</kbd><i>2</i> a", "A <b>1</b><kbd>@</kbd><i>2</i>"),
         # Half a word is a word.
         ("<b>un</b>able to", "TO <b>UNABLE</b>"),
+        ("3<sup>rd</sup> of", "OF 3<sup>RD</sup>"),
+        ("<i>29</i><b>/mo</b> or", "OR <i>29</i><b>/MO</b>"),
+        # A comma of it is no word of it.
+        ("Menu<b>, shut</b> it", "IT <b>SHUT</b> MENU,"),
         # An empty element goes before the word that it was before.
         ("one <img src=a> two three", "THREE <img src=a> TWO ONE"),
         ("<img src=a />one two<br/>", "<img src=a />TWO ONE<br/>"),
@@ -165,6 +169,8 @@ def backwards(place, count):
             "on <b>Monday</b><u><b>9 a.m.</u>",
             "<b>MONDAY</b> ON<u><b>A.M. 9</u>",
         ),
+        ("<i>Total due</i><b>$5</b>", "<i>DUE TOTAL</i><b>$5</b>"),
+        ("To you<i>(in a tab)</i>", "YOU TO<i>TAB) A (IN</i>"),
         ("<b>Среда</b><b>9 ч.</b>", "<b>СРЕДА</b><b>Ч. 9</b>"),
         ("an <i>end</i><sup>1</sup> a", "A <i>END</i><sup>1</sup> AN"),
         ("is:<code>A1 b</code> one", "ONE IS:<code>A1 b</code>"),
@@ -279,6 +285,8 @@ def test_a_text_ends_at_blocks_and_at_no_other_tag(html, text):
         ("Of (a b){<sup>2</sup>}.", "B){}. (A OF"),
         ("In 2024{<sup>1</sup>} it", "IT 2024{} IN"),
         ("20 m{<sup>2</sup>} is", "IS M{} 20"),
+        ("5 mg/m{<sup>2</sup>}/day", "MG/M{}/DAY 5"),
+        ("A dog{<sup>b,1</sup>} ran.", "RAN. DOG{} A"),
         ("{<b>1.</b>} A dog ran.", "{} RAN. DOG A"),
         ("{<b>•</b>}&nbsp;A dog", "{}\xa0DOG A"),
         ("{<a href='#x'>¶</a>} A dog", "{} DOG A"),

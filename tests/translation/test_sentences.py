@@ -343,15 +343,9 @@ def test_a_tag_goes_before_each_sentence():
         ("cs", "⟨Řekl to nám.⟩ ⟨Nevím co.⟩ ⟨Bydlí Brno, nám. Míru.⟩ ⟨Ano.⟩"),
         ("da", "⟨Det er en del.⟩ ⟨Jeg så Mia.⟩ ⟨Det koster 50 kr.⟩ ⟨Ja.⟩"),
         ("de", "⟨Wir sahen Jan.⟩ ⟨In der Art.⟩ ⟨Nach Art. V Abs. 2.⟩"),
-        (
-            "de",
-            "⟨Es war kalt.⟩ ⟨Mai und Juni nicht.⟩ ⟨Am 5. Mai?⟩ ⟨März 2020.⟩",
-        ),
+        ("de", "⟨Es war kalt.⟩ ⟨Mai und Juni nicht.⟩ ⟨Am 5. Mai?⟩ ⟨März?⟩"),
         ("en", "⟨He comes in May.⟩ ⟨A dog was fed.⟩ ⟨A cat of Dr. Ott ran.⟩"),
-        (
-            "es",
-            "⟨Votó en contra.⟩ ⟨Corrió 5 km.⟩ ⟨El Sr. Paz vio su auto.⟩ ⟨Sí.⟩",
-        ),
+        ("es", "⟨Votó en contra.⟩ ⟨Son 5 km.⟩ ⟨El Sr. Paz vio su auto.⟩ ⟨Sí.⟩"),
         ("fr", "⟨Ils sont sept.⟩ ⟨Le 5 sept. 2020.⟩ ⟨Mme Roy court.⟩"),
         ("hu", "⟨Azt mondta, hogy nem.⟩ ⟨Dr. Nagy jön.⟩"),
         ("it", "⟨Non lo so.⟩ ⟨Fu tre anni fa.⟩ ⟨È in USA.⟩ ⟨IL SIG. PO.⟩"),
@@ -442,14 +436,21 @@ def test_a_tag_goes_before_each_sentence():
         ("de", "* ⟨Inkl. gesetzl. MwSt. von Art.-Nr. SW10, Art. Nr. 1.⟩ ⟨So.⟩"),
         ("de", "⟨(z. B. Nut u. a.) nach lit. f) DSGVO.⟩ ⟨Mit 25 km/h.⟩ ⟨Ja.⟩"),
         ("de", "⟨Jeden 1. Samstag bis Sept. 2024, So. Ruhetag.⟩ ⟨So.⟩ ⟨Ruhe.⟩"),
-        (
-            "de",
-            "⟨Der Preis ist 599.- Euro.⟩ ⟨Nun i.d.R. Montag.⟩ ⟨Es ist ABS.⟩",
-        ),
+        ("de", "⟨Es kostet 5.- Euro.⟩ ⟨Nun i.d.R. Montag.⟩ ⟨Es ist ABS.⟩"),
         ("ru", "⟨С 5 янв. 1990 по 6 нояб. 1990.⟩ ⟨Ген. Попову, т. е. 5.⟩"),
         ("nb", "⟨Se f.eks. Oslo, dvs. Norge.⟩ ⟨Den koster 5 kr.⟩ ⟨Ja.⟩"),
         ("ro", "⟨Str. Mihai și dna. Pop.⟩ ⟨Vine.⟩"),
         ("en", "⟨See Sect. 5 by Thurs. May 5.⟩ ⟨By 5 p.m. ET or 2 hrs. on.⟩"),
+        (
+            "en",
+            "⟨So good!!⟩ ⟨I met Ott (D-N.Y.).⟩ ⟨He ran.⟩ ⟨At 12 W. Ely St. (B).⟩",
+        ),
+        (
+            "en",
+            "⟨A 1-in. ball at 50 degrees F.⟩ ⟨Let p < .05.⟩ ⟨Go (Rom. 8:2).⟩",
+        ),
+        ("en", "⟨See Who am I? or ask.⟩ ⟨By Sat. Nov. 6 for $9/mo.⟩ ⟨It ran.⟩"),
+        ("en", "⟨A B.Sc. in Item No. A-1, Pkg. (8 oz.) of 5 mg. each.⟩ ⟨No.⟩"),
         ("en", "⟨Mon. to Fri. - Tue. & Wed. at 5.⟩ ⟨I ran Sat.⟩ ⟨A incl. VAT⟩"),
     ],
 )
