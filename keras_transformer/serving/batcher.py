@@ -22,10 +22,8 @@ from keras_transformer.serving.versions import Outputs, Row, ServedModel
 # The most bytes in a batch, with each text counted as the longest: a few
 # sentences of the greatest length that models take, so nobody waits long.
 _BATCH_BYTES = 8_192
-# Requests of more than this part of a batch are long.
-_SHORT = 1 / 4
-# The part of all places that long requests may take.
-_LONG = 3 / 4
+_SHORT = 1 / 4  # Requests of more than this part of a batch are long.
+_LONG = 3 / 4  # The part of all places that long requests may take.
 
 
 class _Key(NamedTuple):

@@ -38,10 +38,8 @@ class Batching:
     max_enqueued_batches: int = 16
 
 
-# The same request may succeed in a second.
-AGAIN = {"Retry-After": "1"}
-# The rest of the request's body is not read.
-CLOSE = {"Connection": "close"}
+AGAIN = {"Retry-After": "1"}  # In a second, the same may succeed.
+CLOSE = {"Connection": "close"}  # The rest of the body is not read.
 
 
 class RefusalError(Exception):

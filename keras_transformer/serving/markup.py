@@ -16,6 +16,7 @@ import html
 import itertools
 import os
 import re
+import string
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 
@@ -78,10 +79,8 @@ _RAISED = re.compile(
     r"|(?:(?<!.)a|(?<=[^\W\d]{2})[a-df-n]|(?<=\d)[b-df-n])(?:, ?[a-z\d]){,9}"
 )
 # All but braces, which marks have.
-_SIGNS = (
-    r"""!"#$%&'()*+,-./:;<=>?@[\]^_`|~"""
-    "¡«»¿–—‘’‚“”„…‹›、。「」『』！（），：；？।॥،؛؟۔"
-)
+_SIGNS = string.punctuation.replace("{", "").replace("}", "")
+_SIGNS += "¡«»¿–—‘’‚“”„…‹›、。「」『』！（），：；？।॥،؛؟۔"
 _CLOSERS = "\"').,:;!?]»’”…。、！），：；？"
 _BEHIND = re.compile(rf"[{re.escape(_CLOSERS)}][{re.escape(_CLOSERS)}\s]*|")
 _ASCII = str.maketrans("。、！），：；？", ".,!),:;?")
@@ -261,8 +260,7 @@ class Segment:
                     text = text[: element.start]
                     whole = [x[-1] for x in parts[element.number : number + 1]]
                     last = _Element("".join(whole), start=element.start)
-                    last.is_shown = bool(shown)
-                    opened[-1].children[-1] = last
+                    last.is_shown, opened[-1].children[-1] = bool(shown), last
                 continue
             last = _Element(sent, number, len(text))
             last.is_shown = kind in "=." and tag not in _TIGHT

@@ -18,11 +18,7 @@ from starlette.routing import Route
 
 from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.service import Job, Service, json_response
-from keras_transformer.serving.versions import (
-    DEFAULT_SIGNATURE,
-    Row,
-    ServedModel,
-)
+from keras_transformer.serving.versions import DEFAULT_SIGNATURE, Row
 
 _PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/([^/:]+))?(:predict)?")
 
@@ -46,7 +42,7 @@ async def _answer(service: Service, request: Request) -> Response:
         predict = partial(_predict, version=match[2])
         return await service.answer(request, predict)
     model = service.versions.current
-    _check_version(model, match[2])
+    _check_version(model.version, match[2])
     status = {
         "version": str(model.version),
         "state": "AVAILABLE",
@@ -55,14 +51,14 @@ async def _answer(service: Service, request: Request) -> Response:
     return json_response({"model_version_status": [status]})
 
 
-def _check_version(model: ServedModel, version: str | None) -> None:
-    if version not in (None, str(model.version)):
+def _check_version(served: int, version: str | None) -> None:
+    if version not in (None, str(served)):
         raise RefusalError(f"There is no version {version} here.", 404)
 
 
 async def _predict(job: Job, version: str | None) -> dict[str, Any]:
     model, batcher = job.model, job.service.batcher
-    _check_version(model, version)
+    _check_version(model.version, version)
     fields = await job.apart(job.as_json)
     signature = str(fields.get("signature_name") or DEFAULT_SIGNATURE)
     if signature not in model.signatures:

@@ -23,10 +23,8 @@ from keras_transformer.translation.model_card import ModelCard, find_versions
 
 DEFAULT_SIGNATURE = "serving_default"
 POLL_SECONDS = 2.0
-# A file that has not changed for so long is whole.
-COPY_SECONDS = 2.0
-# When to try again what could not be loaded: memory may have been short.
-RETRY_SECONDS = 30.0
+COPY_SECONDS = 2.0  # A file that has not changed for so long is whole.
+RETRY_SECONDS = 30.0  # After a failure: memory may have been short.
 _WARM_UP_TEXT = b"Where is the nearest station?"  # In any language.
 
 Row = tuple[bytes, ...]  # The inputs of a text, in the order of their names.
