@@ -266,10 +266,7 @@ def test_a_tag_goes_before_each_sentence():
         ("en", "1. ⟨He came.⟩ 2. ⟨She left.⟩\n1) ⟨Do.⟩ 2) ⟨Go.⟩ ⟨Up.⟩ 3) ⟨It⟩"),
         # Such numbers belong to their sentences.
         ("en", "⟨1.5 million came by Jan. 2.⟩\n1. ⟨See Fig. 12.⟩"),
-        (
-            "en",
-            "1. ⟨See Fig. 2.⟩ ⟨Go.⟩\n1.2 ⟨See Art. 2.⟩\n\t1. ⟨By Sept. 11.⟩ ⟨I⟩",
-        ),
+        ("en", "1. ⟨See Fig. 2.⟩ ⟨Go.⟩\n1.2 ⟨Art. 2.⟩\n\t1. ⟨By Sept. 9.⟩ ⟨I⟩"),
         ("en", "•\t⟨He came…⟩ ⟨She left.⟩\n⟨He came.⟩¹ ⟨She left.⟩(2)"),
         ("de", "⟨1,5 kg bis Nr. 2.⟩ ⟨Gut.⟩\n1.5 ⟨Sie kam. 2.⟩ ⟨Er.⟩"),
         ("de", "⟨Er kam!⟩ ⟨5 Hunde.⟩ ⟨3 Männer mit max. 2 Hunden.⟩"),
@@ -340,10 +337,7 @@ def test_a_tag_goes_before_each_sentence():
         ("en", "⟨Team A) Al; Team B) Bo.⟩ ⟨We meet at 3.⟩ ⟨It ran.⟩"),
         # Words that sentencex takes for abbreviations.
         ("cs", "⟨Řekl to nám.⟩ ⟨Nevím co.⟩ ⟨Bydlí Brno, nám. Míru.⟩ ⟨Ano.⟩"),
-        (
-            "da",
-            "⟨Det er en del.⟩ ⟨Jeg så Mia.⟩ ⟨Det koster 50 kr.⟩ ⟨Det 19. år.⟩",
-        ),
+        ("da", "⟨Det er en del.⟩ ⟨Jeg så Mia.⟩ ⟨Kun 50 kr.⟩ ⟨Det 19. år.⟩"),
         ("de", "⟨Wir sahen Jan.⟩ ⟨In der Art.⟩ ⟨Nach Art. V Abs. 2.⟩"),
         ("de", "⟨Es war kalt.⟩ ⟨Mai und Juni nicht.⟩ ⟨Am 5. Mai?⟩ ⟨März?⟩"),
         ("en", "⟨He comes in May.⟩ ⟨A dog was fed.⟩ ⟨A cat of Dr. Ott ran.⟩"),
@@ -443,14 +437,8 @@ def test_a_tag_goes_before_each_sentence():
         ("nb", "⟨Se f.eks. Oslo, dvs. Norge.⟩ ⟨Den koster 5 kr.⟩ ⟨Ja.⟩"),
         ("ro", "⟨Str. Mihai și dna. Pop.⟩ ⟨Vine.⟩"),
         ("en", "⟨See Sect. 5 by Thurs. May 5.⟩ ⟨By 5 p.m. ET or 2 hrs. on.⟩"),
-        (
-            "en",
-            "⟨So good!!⟩ ⟨I met Ott (D-N.Y.).⟩ ⟨He ran.⟩ ⟨At 12 W. Ely St. (B).⟩",
-        ),
-        (
-            "en",
-            "⟨A 1-in. ball at 50 degrees F.⟩ ⟨Let p < .05.⟩ ⟨Go (Rom. 8:2).⟩",
-        ),
+        ("en", "⟨So good!!⟩ ⟨Ott (D-N.Y.) ran.⟩ ⟨At 12 W. Ely St. (B).⟩"),
+        ("en", "⟨A 1-in. tin at 5 degrees F.⟩ ⟨So p < .05.⟩ ⟨Go (Rom. 8:2).⟩"),
         ("en", "⟨See Who am I? or ask.⟩ ⟨By Sat. Nov. 6 for $9/mo.⟩ ⟨It ran.⟩"),
         ("en", "⟨A B.Sc. in Item No. A-1, Pkg. (8 oz.) of 5 mg. each.⟩ ⟨No.⟩"),
         ("en", "⟨Mon. to Fri. - Tue. & Wed. at 5.⟩ ⟨I ran Sat.⟩ ⟨A incl. VAT⟩"),
