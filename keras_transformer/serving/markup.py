@@ -447,7 +447,8 @@ class Segment:
         is_part = is_own and not (ahead and element.end >= origin.end)
         if is_part and any(_WORD.search(self.text, *x) for x in sides):
             own = self.text[element.start : element.end].strip()
-            at = self._target.find(own, at if start <= at < end else start, end)
+            at = at if start + ahead <= at < end else start + ahead
+            at = self._target.find(own, at, end)
             if at >= 0:
                 return Span(at, at + len(own))
             # Of "Start/Neues" each link encloses its own part.

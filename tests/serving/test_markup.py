@@ -151,6 +151,7 @@ def backwards(place, count):
         ("<b>un</b>able to", "TO <b>UNABLE</b>"),
         ("3<sup>rd</sup> of", "OF 3<sup>RD</sup>"),
         ("<i>29</i><b>/mo</b> or", "OR <i>29</i><b>/MO</b>"),
+        ("by L+<i><b>L</b></i>.", "L+<i><b>L</b></i>. BY"),
         # A comma of it is no word of it.
         ("Menu<b>, shut</b> it", "IT <b>SHUT</b> MENU,"),
         # An empty element goes before the word that it was before.
