@@ -92,7 +92,7 @@ _SHOWN = [
     (rf"(?<![^\s{_END}])[{_UNSEEN}]+|(?<![{_UNSEEN}])[{_UNSEEN}]+(?!\S)", " "),
     (rf"(?<=[{_END}»”“\"’]) +[-–—](?= \W?{_BIG})", " "),
     # To sentencex they are brackets.
-    (r"(?:(?<=\S )|(?<=\w))[<>](?= ?[.\d$€£])", "0"),
+    (r"(?:(?<=\S )|(?<=\w))[<>](?= ?[$€£]?\.?\d)", "0"),
     # Ends that sentencex does not know, also behind words that it takes for
     # abbreviations. In Hindi a bar is easier to type than a danda.
     (
