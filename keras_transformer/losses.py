@@ -69,8 +69,7 @@ def _gradient(target, smoothing, probabilities, *args, **named):
     upstream = _upstream(*args, **named)
     gradient = probabilities * upstream
     if smoothing:
-        vocab_size = probabilities.shape[-1]
-        gradient = gradient - upstream * (smoothing / vocab_size)
+        gradient = gradient - upstream * (smoothing / probabilities.shape[-1])
     at_target = _pick(gradient, target) - upstream[:, 0] * (1.0 - smoothing)
     rows = ops.arange(ops.shape(target)[0], dtype="int32")
     indices = ops.stack([rows, target], axis=-1)

@@ -399,8 +399,7 @@ class Transformer(ExactModel):
     def _embed(self, side, ids, training=False, start=0):
         """Embed the ids of `"source"` or `"target"`, and mark positions."""
         tied = self.model_config.tied_embeddings
-        embedding = "embedding" if tied else f"{side}_embedding"
-        x = getattr(self, embedding)(ids)
+        x = getattr(self, "embedding" if tied else f"{side}_embedding")(ids)
         x = getattr(self, f"{side}_positions")(x, start=start)
         return getattr(self, f"{side}_dropout")(x, training=training)
 

@@ -180,8 +180,7 @@ class BatchPlan:
         """Return (B, S, T) for `size` pairs in a batch of up to `rows` rows."""
         # Halve the rows, so that a small rest is not mostly padding.
         while rows >= 2 * size and rows > self.row_multiple:
-            pieces = math.ceil(rows / 2 / self.row_multiple)
-            rows = pieces * self.row_multiple
+            rows = math.ceil(rows / 2 / self.row_multiple) * self.row_multiple
         key = self._lengths.keys(np.array(source), np.array(target))
         source, target = self._lengths.cells(key).tolist()
         return rows, source, target
@@ -197,8 +196,7 @@ class PaddedLengths:
     def __init__(
         self, source: np.ndarray, target: np.ndarray, growth: float
     ) -> None:
-        longest = max(source.max(), target.max())
-        self.ladder = _ladder(int(longest), growth)
+        self.ladder = _ladder(int(max(source.max(), target.max())), growth)
         shorter = np.ceil(np.outer(self.ladder, SHORT_SHARES))
         self.shorter = shorter.astype(np.int64)  # (rungs, 3)
         lengths = np.arange(self.ladder[-1] + 1)
@@ -257,8 +255,7 @@ def rank_cells(
     )
     _, step = np.unique(cells.max(axis=1), return_inverse=True)
     excess = cells[:, 0] - cells[:, 1]
-    lean = np.where(step % 2, excess, -excess)
-    order = np.lexsort((lean, step))
+    order = np.lexsort((np.where(step % 2, excess, -excess), step))
     rank_of = np.zeros(lengths.num_keys, keys.dtype)
     rank_of[filled] = np.argsort(order)[inverse.reshape(-1)]
     for chunk in _chunks(len(source)):

@@ -183,16 +183,16 @@ def _is_script(subtag: str) -> bool:
 def words_of(text: str, language: str) -> list[tuple[int, int]]:
     """Find the words of a text: the start and the end of each.
 
-    They stand between white space. Where a language puts none between words,
-    they are what ICU finds with its rules and dictionaries, marks among them,
-    or without `icu4py` characters with the marks that belong to them.
+    They stand between white space; "—" is one. Where a language puts none
+    between words, they are what ICU finds with its rules and dictionaries,
+    marks among them, or without `icu4py` characters with their marks.
     """
     if language_of(language).has_spaces:
         # One of marks and invisible characters alone is none.
         unseen = "Cf", "Cc", "Mn"
         return [
             word.span()
-            for word in re.finditer(r"\S+", text)
+            for word in re.finditer(r"[^\s—]+|—+", text)
             if any(unicodedata.category(x) not in unseen for x in word[0])
         ]
     lengths: list[int] = []

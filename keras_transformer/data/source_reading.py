@@ -94,8 +94,7 @@ def _form(character: str) -> str:
     if is_point or any(x[0] <= character <= x[1] for x in _IGNORABLE):
         return ""
     if unicodedata.normalize("NFD", character) == character:
-        row = (x for x in _ALIKE if character in x)
-        character = next(row, character)[0]
+        character = next((x for x in _ALIKE if character in x), character)[0]
     kind = unicodedata.decomposition(character).partition(">")[0]
     is_form = kind in ("<wide", "<narrow") or "ﬀ" <= character <= "ﬆ"
     return unicodedata.normalize("NFKD" if is_form else "NFD", character)

@@ -156,8 +156,7 @@ def continuations(
         beam = chosen // (size // width)
         offset = tf.gather(offsets, beam, batch_dims=1)
         is_first = chosen % (size // width) == 0
-        mask = tf.gather(masks, tf.cast(is_first, tf.int64))
-        return inside + offset + mask
+        return inside + offset + tf.gather(masks, tf.cast(is_first, tf.int64))
 
     candidates, places = top_of_chunks(
         tf.reshape(chunks, [batch, beams * (size // width), width]),
@@ -245,8 +244,7 @@ def _without_repeats(logits: tf.Tensor, ids: tf.Tensor, n: int) -> tf.Tensor:
     for i in range(n - 1):
         # Where t < n there is no row, and perhaps no token to compare either.
         place = tf.maximum(written - n + 1 + i, 0)
-        latest = ids[:, :, place : place + 1]
-        repeats &= ids[:, :, i : i + rows] == latest
+        repeats &= ids[:, :, i : i + rows] == ids[:, :, place : place + 1]
     ends = ids[:, :, n - 1 : n - 1 + rows]  # (B, W, rows)
     places = tf.where(repeats)  # (repeats, 3)
     places = tf.concat(

@@ -158,8 +158,7 @@ def _draw(
     numbers = uniforms[..., None] * total
     place = tf.searchsorted(sums, numbers, "right", tf.int64)
     # A product rounded up to the total would go past the end.
-    last = tf.searchsorted(sums, total, "left", tf.int64)
-    place = tf.minimum(place, last)
+    place = tf.minimum(place, tf.searchsorted(sums, total, "left", tf.int64))
     if tokens is not None:
         place = tf.gather(tokens, place, batch_dims=2)
     is_possible = tf.reduce_max(logits, axis=-1) > NONE
@@ -174,8 +173,7 @@ def _result(rules: Rules, limits: tf.Tensor, draws: _Draws) -> BeamResult:
         lengths, rules.search.length_penalty
     )
     # An empty sentence has one hypothesis; NaN logits leave none.
-    is_first = tf.range(tf.shape(scores)[1]) == 0
-    exists = (limits[:, None] > 0) | is_first
+    exists = (limits[:, None] > 0) | (tf.range(tf.shape(scores)[1]) == 0)
     scores = tf.where(exists & (scores > NONE), scores, NONE)
     order = tf.argsort(scores, direction="DESCENDING", stable=True)
     parts = ids, scores, lengths

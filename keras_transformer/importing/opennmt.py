@@ -226,8 +226,7 @@ def _find(folder: pathlib.Path, name: Any, setting: str) -> pathlib.Path:
     """Find a file by its name: its path is that of the training machine."""
     path = folder / pathlib.PurePath(str(name)).name
     # A link out of the folder is refused, because errors quote the content.
-    is_here = path.resolve().is_relative_to(folder.resolve())
-    if not (path.is_file() and is_here):
+    if not (path.is_file() and path.resolve().is_relative_to(folder.resolve())):
         raise UserError(
             f"Expected the file that {setting} names in {folder}, found no "
             f"{path.name}; copy it there."

@@ -82,8 +82,7 @@ def swap_heads_as_integers(inputs: Tensor) -> Tensor:
     decoding step, but transposes integers of the same width itself.
     """
     size = keras.backend.standardize_dtype(inputs.dtype)[-2:]
-    swapped = swap_heads(ops.view(inputs, f"int{size}"))
-    return ops.view(swapped, inputs.dtype)
+    return ops.view(swap_heads(ops.view(inputs, f"int{size}")), inputs.dtype)
 
 
 def leading_axes(inputs: Tensor) -> tuple | Tensor:

@@ -108,8 +108,7 @@ class _Blocks:
         """Mark the keys that exist and are near enough: bool `(N, P, C)`."""
         first = (ops.arange(self.number) * self.size)[:, None, None]
         queries = first + ops.arange(self.size)[:, None]
-        seen = (2 + self.ahead) * self.size
-        keys = first - self.size + ops.arange(seen)
+        keys = first - self.size + ops.arange((2 + self.ahead) * self.size)
         last = queries + (restriction - 1) * self.ahead
         exists = all_of(keys >= 0, keys < self.length)
         return all_of(exists, keys > queries - restriction, keys <= last)

@@ -76,8 +76,7 @@ def share_cores(searches: int) -> None:
     """
     import tensorflow as tf
 
-    has_gpu = tf.config.list_physical_devices("GPU")
-    if THREADS not in os.environ and not has_gpu:
+    if THREADS not in os.environ and not tf.config.list_physical_devices("GPU"):
         share = max(1, cores() // searches)
         with contextlib.suppress(RuntimeError):
             tf.config.threading.set_intra_op_parallelism_threads(share)

@@ -7,7 +7,8 @@ languages are the same.
 import asyncio
 import contextlib
 import io
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
@@ -21,16 +22,18 @@ from starlette.routing import Route
 from keras_transformer.config import UserError
 from keras_transformer.data.languages import language_of, read_code
 from keras_transformer.serving.limits import RefusalError
-from keras_transformer.serving.markup import translate_html
 from keras_transformer.serving.service import (
     Job,
-    Sentence,
     Service,
     json_response,
     scalar_text,
 )
 from keras_transformer.serving.versions import DEFAULT_SIGNATURE, card_of
+from keras_transformer.translation.markup import Segment, read, with_symbols
+from keras_transformer.translation.sentences import Sentence, tag_of
 
+# The most characters of HTML in a request: a second's work, if all are tags.
+MAX_HTML = 1 << 17
 HEALTH_SECONDS = 10.0
 _MOST_FIELDS = 64  # A form of ours has five.
 
@@ -101,6 +104,27 @@ async def _translate(job: Job) -> dict[str, Any]:
     if not isinstance(fields["q"], list):
         answer = {key: values[0] for key, values in answer.items()}
     return answer
+
+
+async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
+    """Translate whole pages of HTML or parts, as `Job.search` does texts."""
+    if (size := sum(map(len, texts))) > MAX_HTML:
+        most = f"at most {MAX_HTML} characters of HTML at a time"
+        raise RefusalError(f"Send {most}, received {size}.")
+    reading = map(read, texts, itertools.repeat(card_of(job.model).terms))
+    pages: list[list[Segment]] = await job.apart(list, reading)
+    segments, tags = list[Segment](), list[str]()
+    for page in pages:
+        segments += page
+        # As in plain text, the tag of a whole goes before each of its parts.
+        tags += [tag_of("".join(x.text for x in page))] * len(page)
+    found = await job.search([x.text for x in segments], tags=tags)
+    pairs = zip(segments, found, strict=True)
+    asking = [y for x, those in pairs if x.has_elements for y in those]
+    await job.link(asking, with_symbols)
+    putting = map(Segment.put, segments, found, itertools.repeat(job.splitter))
+    parts: Iterator[str] = iter(await job.apart(list, putting))
+    return [["".join(itertools.islice(parts, len(page)))] for page in pages]
 
 
 def _read(job: Job) -> tuple[dict[str, Any], list[str], str, str]:

@@ -1,7 +1,6 @@
 """The server process, from its address to the routes of the interfaces."""
 
 import asyncio
-import functools
 import pathlib
 import re
 import socket
@@ -125,13 +124,9 @@ def names_of(host: str, others: Sequence[str] = ()) -> list[str]:
 
 
 def log_lost(loop: asyncio.AbstractEventLoop, context: dict) -> None:
-    """Log once an error that nobody waited for, without its texts."""
-    if "exception" in context:
-        _log_once(f"A task ended because of {_mistake(context['exception'])}")
-
-
-# Without free file descriptors, asyncio reports thousands of errors a second.
-_log_once = functools.cache(logger.error)
+    """Log an error that nobody waited for, without its texts."""
+    if error := context.get("exception"):
+        logger.error("A task ended because of %s", _mistake(error))
 
 
 def _mistake(error: BaseException) -> str:

@@ -32,8 +32,8 @@ from keras_transformer.serving.versions import (
     Versions,
     card_of,
 )
-from keras_transformer.translation.alignment import Links, word_links
-from keras_transformer.translation.sentences import Span, Splitter, tag_of
+from keras_transformer.translation.alignment import word_links
+from keras_transformer.translation.sentences import Sentence, Splitter, tag_of
 from keras_transformer.translation.terms import marker
 
 T = TypeVar("T")
@@ -43,29 +43,6 @@ _SHORT = 2_048
 # A text is at most an object with two names, each with an object in base64.
 _VALUES_PER_TEXT = 5
 _VALUES_BESIDE = 64
-
-
-@dataclasses.dataclass(order=True)
-class Sentence:
-    """A part of a text that the model translates by itself."""
-
-    number: int  # Of the text in its request.
-    text: str
-    span: Span
-    tag: str  # What the model reads before it, or "".
-    # Texts and scores, best first, no two texts alike.
-    hypotheses: Sequence[tuple[str, float]] = ()
-    links: Links | None = None  # Which words belong together, if that is known.
-
-    @property
-    def source(self) -> str:
-        """The sentence alone."""
-        return self.text[slice(*self.span)]
-
-    @property
-    def best(self) -> str:
-        """The text of the best hypothesis."""
-        return self.hypotheses[0][0]
 
 
 @dataclasses.dataclass
@@ -164,10 +141,6 @@ class Job:
             raise RefusalError("The client has left.", 499) from None
         query = self.request.scope["query_string"]
         self.is_long = len(self.body) + len(query) > _SHORT
-        packing = self.request.headers.get("content-encoding", "identity")
-        if packing.lower() != "identity":
-            why = f"Send the body unpacked, received {packing[:20]}."
-            raise RefusalError(why, 415)
 
     async def _read(self) -> None:
         service, limits = self.service, self.service.limits

@@ -221,8 +221,7 @@ class Validation:
         )
         if best and best[1].step != now.step:
             model.load_weights(best[0] / checkpoints.WEIGHTS_FILE)
-            only = (best[0].name,)
-            made[BEST] = model.get_weights(), only, best[1].figures
+            made[BEST] = model.get_weights(), (best[0].name,), best[1].figures
         measured = {}
         for which, (weights, _, figures) in made.items():
             if not figures:

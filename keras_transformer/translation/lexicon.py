@@ -57,8 +57,7 @@ def learn(
     # Sort by source piece, the most probable first.
     order = np.lexsort((-probabilities, paired.sources))
     sources = paired.sources[order]
-    firsts = np.searchsorted(sources, sources)
-    ranks = np.arange(len(sources)) - firsts
+    ranks = np.arange(len(sources)) - np.searchsorted(sources, sources)
     kept = ranks < best
     candidates[sources[kept], 1 + ranks[kept]] = paired.pieces[order][kept]
     # How often each target piece comes, counting each token once.
@@ -97,8 +96,7 @@ def _paired(records: TokenisedCorpus, size: int, most: int) -> _Pairs:
             for side in (records.source, records.target)
         )
         # (S, T): each token of one side with each of the other.
-        pairs = source.astype(np.int64)[:, None] * size + target
-        keys.append(pairs.ravel())
+        keys.append((source.astype(np.int64)[:, None] * size + target).ravel())
         token = np.arange(before, before + len(target), dtype=np.int32)
         targets.append(np.tile(token, len(source)))
         before += len(target)

@@ -83,6 +83,7 @@ _SHOWN = [
     ),
     # Borders of texts in a line, and bullets without a space.
     (
+        rf"\[(?:…|\.{{3}})\](?=\s+{_BIG}|\s*$)|"
         r"(?<=\S) +(?:\|(?!\S)|[•·✓✔✅☑➤](?= +(?:\D|\d{4})))"
         r"|(?<=[^\s\d]) +[•·](?= )"
         r"|(?<![^\s。！？])(?:[・･·•●◆◇■□▼▲①-⑳❶-❿]|※(?:\d[\s：])?)(?=[\w「“])",
@@ -214,6 +215,30 @@ class Span(NamedTuple):
 
     start: int
     end: int
+
+
+@dataclasses.dataclass(order=True)
+class Sentence:
+    """A part of a text that the model translates by itself."""
+
+    number: int  # Of the text in its request.
+    text: str
+    span: Span
+    tag: str  # What the model reads before it, or "".
+    # Texts and scores, best first, no two texts alike.
+    hypotheses: Sequence[tuple[str, float]] = ()
+    # Which words belong together, if that is known.
+    links: list[tuple[int, int]] | None = None
+
+    @property
+    def source(self) -> str:
+        """The sentence alone."""
+        return self.text[slice(*self.span)]
+
+    @property
+    def best(self) -> str:
+        """The text of the best hypothesis."""
+        return self.hypotheses[0][0]
 
 
 class Splitter:

@@ -231,8 +231,7 @@ def _each_once(texts: tf.Tensor, scores: tf.Tensor) -> list[tf.Tensor]:
     """Keep the best score of equal texts; "" with -inf fills up the rest."""
     same = texts[:, :, None] == texts[:, None, :]
     numbers = tf.range(tf.shape(texts)[1])
-    earlier = numbers[:, None] > numbers
-    repeats = tf.reduce_any(same & earlier, axis=2)
+    repeats = tf.reduce_any(same & (numbers[:, None] > numbers), axis=2)
     texts = tf.where(repeats, "", texts)
     scores = tf.where(repeats, -math.inf, scores)
     return _sorted_by(tf.cast(repeats, tf.int32), texts, scores)

@@ -64,8 +64,7 @@ def _file(name: str) -> str:
 def fragment(facts: dict[str, Any], weights: str) -> str:
     """Make the HTML that a notebook shows, of what `data.js` and `pack` say."""
     cut = TRUNCATED if facts["truncated"] else ""
-    style = _file("viewer.css")
-    data = json_for_script({**facts, "cut": cut, "style": style})
+    data = json_for_script({**facts, "cut": cut, "style": _file("viewer.css")})
     return (
         '<div class="keras-transformer-viewer">\n'
         f"{_still(facts, cut)}"

@@ -11,8 +11,8 @@ from still_model import StillModel
 from word_by_word_model import CARD, WordByWord
 
 from keras_transformer.serving.batcher import Batcher
+from keras_transformer.serving.libretranslate_api import translate_html
 from keras_transformer.serving.limits import Batching, Limits, RefusalError
-from keras_transformer.serving.markup import translate_html
 from keras_transformer.serving.service import Job, Service
 from keras_transformer.translation.sentences import Span, Splitter
 

@@ -259,17 +259,14 @@ def test_a_page_of_another_site_makes_the_model_do_nothing(model):
 def test_a_mistake_of_ours_is_a_500_and_no_text_goes_to_the_log(
     held, model, caplog
 ):
-    server_module._log_once.cache_clear()
     model.error = ValueError(f"cannot translate {SECRET}")
     with caplog.at_level(logging.DEBUG):
         answer = httpx.post(held.url + PREDICT, json={"inputs": [SECRET]})
         ours = "No answer because of ValueError in still_model.py"
         until(lambda: ours in caplog.text)
         # Nor from what nobody waited for.
-        for _ in range(9):
-            lost = {"exception": OverflowError(SECRET)}
-            server_module.log_lost(None, lost)
-        assert caplog.text.count("ended because of OverflowError") == 1
+        server_module.log_lost(None, {"exception": OverflowError(SECRET)})
+        assert "ended because of OverflowError" in caplog.text
     assert answer.status_code == 500
     assert answer.json() == {"error": "Internal error"}
     assert SECRET not in caplog.text

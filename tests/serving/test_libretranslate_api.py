@@ -12,8 +12,8 @@ from waiting import until
 from word_by_word_model import WordByWord
 
 from keras_transformer.serving import libretranslate_api
+from keras_transformer.serving.libretranslate_api import MAX_HTML
 from keras_transformer.serving.limits import Batching
-from keras_transformer.serving.markup import MAX_HTML
 
 TEXT = "Hund bellt."
 

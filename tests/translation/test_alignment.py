@@ -112,11 +112,13 @@ def test_pairs_count_the_words_of_the_texts_as_they_were_given():
 
 def test_a_dash_that_is_read_as_a_comma_leaves_the_other_words_their_links():
     read = [x.encode() for x in ("▁he", ",", "▁a", "▁dog", "</s>")]
-    pair, attention = ("he – a dog", "il, un chien"), np.eye(5, dtype="float32")
-    links = alignment.word_links(pair, ("en", "fr"), read, read, attention)
-    assert links == [(0, 0), (2, 1), (3, 2)]
+    attention = np.eye(5, dtype="float32")
+    for source in "he – a dog", "he—a dog":
+        pair = source, "il, un chien"
+        links = alignment.word_links(pair, ("en", "fr"), read, read, attention)
+        assert links == [(0, 0), (2, 1), (3, 2)]
     # Within a word it makes two of it.
-    pair = "he—a dog", "il, un chien"
+    pair = "he–a dog", "il, un chien"
     links = alignment.word_links(pair, ("en", "fr"), read, read, attention)
     assert links == [(0, 0), (0, 1), (1, 2)]
 

@@ -439,7 +439,10 @@ def test_a_tag_goes_before_each_sentence():
         ("en", "⟨See Sect. 5 by Thurs. May 5.⟩ ⟨By 5 p.m. ET or 2 hrs. on.⟩"),
         ("en", "⟨So good!!⟩ ⟨Ott (D-N.Y.) ran.⟩ ⟨At 12 W. Ely St. (B).⟩"),
         ("en", "⟨A 1-in. tin at 5 degrees F.⟩ ⟨So p < .05.⟩ ⟨Go (Rom. 8:2).⟩"),
-        ("en", "⟨See Who am I? or ask.⟩ ⟨By Sat. Nov. 6 for $9/mo.⟩ ⟨It ran.⟩"),
+        (
+            "en",
+            "⟨See Who am I? or ask.⟩ ⟨By Sat. May 6 for $9/mo.⟩ ⟨It⟩ […] ⟨B⟩",
+        ),
         ("en", "⟨A B.Sc. in Item No. A-1, Pkg. (8 oz.) of 5 mg. each.⟩ ⟨No.⟩"),
         ("en", "⟨Mon. to Fri. - Tue. & Wed. at 5.⟩ ⟨I ran Sat.⟩ ⟨A incl. VAT⟩"),
     ],

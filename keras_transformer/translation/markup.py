@@ -17,28 +17,22 @@ import itertools
 import os
 import re
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from html.parser import HTMLParser
 
 from keras_transformer.data.languages import language_of, words_of
 from keras_transformer.data.pieces import KEPT
-from keras_transformer.serving.limits import RefusalError
-from keras_transformer.serving.service import Job, Sentence
-from keras_transformer.serving.versions import card_of
 from keras_transformer.translation.alignment import Links
 from keras_transformer.translation.sentences import (
+    Sentence,
     Span,
     Splitter,
     is_kept,
-    tag_of,
 )
 
 # Kind, tag and what was sent. The kind is a text (#), code (=), a start and an
 # end tag, "(" and ")", a border (|) or what has one place (.).
 Part = tuple[str, str, str]
-
-# The most characters of HTML in a request: a second's work, if all are tags.
-MAX_HTML = 1 << 17
 
 # What is no phrasing content in HTML's standard or no text of its sentence.
 _BLOCKS = {
@@ -72,8 +66,10 @@ _LINE_END = re.compile("[\t-\r\x85\u2028\u2029]")
 # A line that Chinese or Japanese goes on from: CSS advises no space for it.
 _WIDE = "[\u2e80-\ua4cf\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff9f𠀀-\U0003ffff]"
 _WRAP = re.compile(rf"(?<={_WIDE})[ \t]{{,99}}\r?\n[ \t]{{,99}}(?={_WIDE})")
-# Like an image: elements of signs or of nothing, raised ones without words.
-_SYMBOLS = re.compile(r"[#*§¶†‡※®©™•\ufe0f\u2190-\u2bff\U0001f000-\U0001faff]*")
+# Like an image: elements of signs or of nothing, raised signs, digits, letters.
+_SYMBOLS = re.compile(
+    r"[#*§¶†‡※®©™\ufe0f\u2190-\u2bff\ue000-\uf8ff\U0001f000-\U0001faff«»‹›×+^[\]]*"
+)
 _RAISED = re.compile(
     r"\[.{1,30}\]|[\W\d_]{,30}"
     r"|(?:(?<!.)a|(?<=[^\W\d]{2})[a-df-n]|(?<=\d)[b-df-n])(?:, ?[a-z\d]){,9}"
@@ -91,11 +87,20 @@ _SAYING = re.compile(r">\s*[^<\s]")
 # Thai, and where only style keeps two apart: "<b>Monday</b><b>9 a.m.</b>".
 _APART = re.compile(
     "[!-\u0dff\u1e00-\u2bff](?: ?\r?\n[ \t]*)?</[aA]>"
-    r"(?:[ \t\r]*\n\s*)?(?=<[aA]\b)"
-    r"|(?:(?<=[a-zß-ɏα-џ]{2})|(?<=[:!?%€)…])|(?<=&hellip;)|((?<=\d\d)))"
+    r"(?:[ \t\r]*\n\s*)?(?=<[aA]\b(?![^<>]*>(?:\s|</[aA]|<su)))"
+    r"|</(?:span|a)>\s*(?=<(?:span|a)\b[^<>]*>\s*<(?:i|svg|img)\b)"
+    r"|(?:(?<=[a-zß-ɏα-џ]{2})|(?<=[:!?%€)…])|(?<=&hellip;)|((?<=\d)))"
     r"(?:(?:</(?!su)\w+>)+(?!</)|(?=<\w))(?=(?:<(?!/?su|wbr)[\w/][^<>]*>)*"
-    r"(?:[A-ZÀ-ÞĀ-ɏΑ-ΩЀ-Я]|[$€£] ?\d|(?(1)(?!)|\d(?!\d?\d?</\w+>\s*[^<\s]))"
+    r"(?:[A-ZÀ-ÞĀ-ɏΑ-ΩЀ-Я](?(1)[a-zß-ɏα-џ])|[$€£] ?\d"
+    r"|(?(1)(?!)|\d(?!\d?\d?</\w+>\s*[^<\s]))"
     r"|<(?!/|su|wbr)[^<>]*>[(\[](?!(?:\w\w?|\d+)[)\]])))"
+)
+# So does it at a sign alone between two tags, or at any between two links.
+_BETWEEN = re.compile(
+    r"(?<=>)\s*(?:[|·•]|&(?:middot|bull);)\s*(?=<)"
+    r"|(?<=</a>)\s*(?:[›»>→]|(?<=\s)/(?=\s)|&(?:gt|raquo|rsaquo|rarr);"
+    r"|<(\w+)[^<>]*>(?:[^<>\w&]|&#?\w+;){,4}</\1>)\s*(?=<a\b|[A-ZÀ-Þ])"
+    r"|(?<=</a>)\s*(?=(?:[›»→]|&(?:gt|raquo|rsaquo|rarr);)\s)"
 )
 # Where a sentence may be over.
 _END = re.compile(r"[.!?…]+(?=\W*(?:\s|$))|[。！？]")
@@ -103,28 +108,7 @@ _END = re.compile(r"[.!?…]+(?=\W*(?:\s|$))|[。！？]")
 _STAND_IN = re.compile(r"( ?)\{KT(\d+)\}")
 
 
-async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
-    """Translate whole pages of HTML or parts, as `Job.search` does texts."""
-    if (size := sum(map(len, texts))) > MAX_HTML:
-        most = f"at most {MAX_HTML} characters of HTML at a time"
-        raise RefusalError(f"Send {most}, received {size}.")
-    reading = map(read, texts, itertools.repeat(card_of(job.model).terms))
-    pages: list[list[Segment]] = await job.apart(list, reading)
-    segments, tags = list[Segment](), list[str]()
-    for page in pages:
-        segments += page
-        # As in plain text, the tag of a whole goes before each of its parts.
-        tags += [tag_of("".join(x.text for x in page))] * len(page)
-    found = await job.search([x.text for x in segments], tags=tags)
-    pairs = zip(segments, found, strict=True)
-    asking = [y for x, those in pairs if x.has_elements for y in those]
-    await job.link(asking, _with_symbols)
-    putting = map(Segment.put, segments, found, itertools.repeat(job.splitter))
-    parts: Iterator[str] = iter(await job.apart(list, putting))
-    return [["".join(itertools.islice(parts, len(page)))] for page in pages]
-
-
-def _with_symbols(text: str) -> str:
+def with_symbols(text: str) -> str:
     """Write what a model that knows marks reads and writes for code."""
     return _STAND_IN.sub(lambda x: x[1] + KEPT[int(x[2]) % len(KEPT)], text)
 
@@ -187,6 +171,7 @@ def read(source: str, has_marks: bool = False) -> list["Segment"]:
     found, segments = _Reader(source).parts, list[list[Part]]([[]])
     ends = [*(start for start, _, _ in found[1:]), len(source)]
     apart = {border.end() for border in _APART.finditer(source)}
+    apart.update(*(border.span() for border in _BETWEEN.finditer(source)))
     for (start, kind, tag), end in zip(found, ends, strict=True):
         if kind == "|" or (kind != "=" and start in apart):
             segments.append([])
@@ -256,7 +241,11 @@ class Segment:
                 shown = [x.start for x in element.children if x.is_shown]
                 last = _Element("") if shown[-1:] == [place] else none
                 signs = _RAISED if tag == "sup" else _SYMBOLS
-                if signs.fullmatch(text, element.start):
+                # Not the sign of "2<b>+</b>3".
+                behind = "".join(x[-1] for x in parts[number + 1 : number + 2])
+                near = text[: element.start][-1:] + behind[:1]
+                is_one = signs is _SYMBOLS and len(near) > 1 and near.isalnum()
+                if signs.fullmatch(text, element.start) and not is_one:
                     text = text[: element.start]
                     whole = [x[-1] for x in parts[element.number : number + 1]]
                     last = _Element("".join(whole), start=element.start)
@@ -369,7 +358,11 @@ class Segment:
                 place = self._around(child, run, place.end)
                 placed.append((run, place, child))
             elif not child.code or child.code in self._lost:
-                placed.append((Span(number, number), Span(at, at), child))
+                own = slice(child.start, 0 if child.has_words else child.end)
+                signs = self.text[own].strip()
+                at = max(at, self._target.find(signs, at, inside.end))
+                end = at + len(signs) * self._target.startswith(signs, at)
+                placed.append((Span(number, number), Span(at, end), child))
         parts, at = [element.opening], inside.start
         for run, place, child in sorted(placed, key=lambda each: each[1]):
             start = min(max(at, place.start), inside.end)
@@ -420,9 +413,8 @@ class Segment:
             for child in children[i : i + 9]:
                 if child.start >= origin.end:
                     break
-                is_comma = child.start >= end or child.end <= begin
-                if is_comma and child.has_words:
-                    continue
+                if child.start >= end or child.end <= begin:
+                    continue  # A comma only.
                 # Another word costs as much as one of its own gains.
                 gain, run = latest.get(child, (0, Span(number, number)))
                 gain -= number - run.end
@@ -458,7 +450,12 @@ class Segment:
             if len(inside) == len(theirs) and any(inside):
                 parts = [*itertools.compress(theirs, inside)]
                 return Span(parts[0].start(), parts[-1].end())
-        start += ahead * is_own
+            if not ahead and element.opening[:4].lower() == "<sup":  # "1st"
+                return Span(end, end)
+        if is_own and ahead:
+            start += ahead
+            if element.end <= origin.end:
+                end = max(start, self._words[run.start][0].end)
         text, is_sign = self._target[start:end], self._is_sign
         if is_sign[element.start - 1] and not is_sign[element.start]:
             start = end - len(text.lstrip(f"{_SIGNS} \xa0\u202f"))

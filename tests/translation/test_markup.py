@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keras_transformer.serving.markup import read
-from keras_transformer.serving.service import Sentence
-from keras_transformer.translation.sentences import Span, Splitter
+from keras_transformer.translation.markup import read
+from keras_transformer.translation.sentences import Sentence, Span, Splitter
 
 EN_DE, EN_ZH = Splitter("en", "de"), Splitter("en", "zh")
 
@@ -152,7 +151,9 @@ def backwards(place, count):
         ("3<sup>rd</sup> of", "OF 3<sup>RD</sup>"),
         ("<i>29</i><b>/mo</b> or", "OR <i>29</i><b>/MO</b>"),
         ("by L+<i><b>L</b></i>.", "L+<i><b>L</b></i>. BY"),
-        # A comma of it is no word of it.
+        # A comma of it is no word of it, nor is one alone.
+        ("a <b>car</b><i>!</i>", "<b>CAR</b><i>!</i> A"),
+        ("5<b>+</b>3 a", "A 5<b>+</b>3"),
         ("Menu<b>, shut</b> it", "IT <b>SHUT</b> MENU,"),
         # An empty element goes before the word that it was before.
         ("one <img src=a> two three", "THREE <img src=a> TWO ONE"),
@@ -171,6 +172,10 @@ def backwards(place, count):
             "<b>MONDAY</b> ON<u><b>A.M. 9</u>",
         ),
         ("<i>Total due</i><b>$5</b>", "<i>DUE TOTAL</i><b>$5</b>"),
+        ("<a>to do</a> &gt; <a>so</a>", "<a>DO TO</a> &gt; <a>SO</a>"),
+        ("<b>to do</b><i>•</i><b>so</b>", "<b>DO TO</b><i>•</i><b>SO</b>"),
+        ("<a>to do</a> <i></i> <a>so</a>", "<a>DO TO</a> <i></i> <a>SO</a>"),
+        ("<b>1</b><i>Doors it</i>", "<b>1</b><i>IT DOORS</i>"),
         ("To you<i>(in a tab)</i>", "YOU TO<i>TAB) A (IN</i>"),
         ("<b>Среда</b><b>9 ч.</b>", "<b>СРЕДА</b><b>Ч. 9</b>"),
         ("an <i>end</i><sup>1</sup> a", "A <i>END</i><sup>1</sup> AN"),
@@ -245,6 +250,8 @@ def test_elements_whose_words_have_no_translation_take_free_words_beside():
         ("1<sup>st</sup> H<sub>2</sub>O", "1st H2O"),
         # Links have spaces between, or none where the language has none.
         ("<a>a</a> <a>b</a>,<a>c</a>\n<a>d</a>", "a b,c|d"),
+        ("<a>a</a><a></a> b<a>c</a><a> d</a><a><sup>1</sup></a> e", "a bc d e"),
+        ("<a>a</a> <a><i></i> b</a>\n<b><i></i> c</b>", "a|b c"),
         ("<a>你</a><a>好</a><b>※</b>", "你好"),
         ("a <i>" * 99 + "b", "a " * 99 + "b"),
         # What a word processor leaves.
@@ -289,7 +296,7 @@ def test_a_text_ends_at_blocks_and_at_no_other_tag(html, text):
         ("5 mg/m{<sup>2</sup>}/day", "MG/M{}/DAY 5"),
         ("A dog{<sup>b,1</sup>} ran.", "RAN. DOG{} A"),
         ("{<b>1.</b>} A dog ran.", "{} RAN. DOG A"),
-        ("{<b>•</b>}&nbsp;A dog", "{}\xa0DOG A"),
+        ("{<b>×</b>}&nbsp;A dog{<i>»</i>}", "{}\xa0DOG A{}"),
         ("{<a href='#x'>¶</a>} A dog", "{} DOG A"),
         ("A{<a>#</a>} dog", "DOG A{}"),
         ("A{<sup>®</sup>} dog{<sup>[note 1]</sup>}", "DOG A{}{}"),
