@@ -140,13 +140,11 @@ def backwards(place, count):
         ("(<b>yes</b>) sir", "SIR (<b>YES</b>)"),
         # Without a sign behind one of their own.
         ("<a>f(1)</a>, <b>“x”</b>. end", "END <b>“X”</b>. <a>F(1)</a>,"),
-        # With the space before code at its end.
         ("<a>Of: <code>c</code></a><p>", "<a>OF: <code>c</code></a><p>"),
         ("<a>Of: <kbd>c</kbd></a>\n<ul>", "<a>OF: <kbd>c</kbd></a><ul>"),
-        # In a word that stays as it is, at its letter.
+        # At its place in a word.
         ("of 2<sup>8</sup>-1 to", "TO 2<sup>8</sup>-1 OF"),
         ("<b>1</b><kbd>@</kbd><i>2</i> a", "A <b>1</b><kbd>@</kbd><i>2</i>"),
-        # Half a word is a word.
         ("<b>un</b>able to", "TO <b>UNABLE</b>"),
         ("3<sup>rd</sup> of", "OF 3<sup>RD</sup>"),
         ("<i>29</i><b>/mo</b> or", "OR <i>29</i><b>/MO</b>"),
@@ -303,7 +301,6 @@ def test_a_text_ends_at_blocks_and_at_no_other_tag(html, text):
         ("{<b>1.</b>}\xa0A dog", "{}\xa0DOG A"),
         ("{<b>1.</b>}<i> A dog</i>", "{} <i>DOG A</i>"),
         ("{<i>⭐</i>} A dog{<b>▶️</b>}{<i>⬆️</i>}", "{} DOG A{}{}"),
-        # Only before a space, and behind the end of a sentence.
         ("<b>1.</b>5 dogs", "DOGS <b>1.</b>5"),
         ("<b>o </b>dog", "DOG <b>O</b>"),
         ("a <a>2</a> <b>#</b> [<b>x</b>]", "<b>#</b> [<b>X</b>] <a>2</a> A"),
