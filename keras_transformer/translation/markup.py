@@ -99,7 +99,7 @@ _APART = re.compile(
 _BETWEEN = re.compile(
     r"(?<=>)\s*(?:[|·•]|&(?:middot|bull);)\s*(?=<)"
     r"|(?<=</a>)\s*(?:[›»>→]|(?<=\s)/(?=\s)|&(?:gt|raquo|rsaquo|rarr);"
-    r"|<(\w+)[^<>]*>(?:[^<>\w&]|&#?\w+;){,4}</\1>)\s*(?=<a\b|[A-ZÀ-Þ])"
+    r"|<(?!su)(\w+)\b[^<>]*>(?:[^<>\w&]|&#?\w+;){,4}</\1>)\s*(?=<a\b|[A-ZÀ-Þ])"
     r"|(?<=</a>)\s*(?=(?:[›»→]|&(?:gt|raquo|rsaquo|rarr);)\s)"
 )
 # Where a sentence may be over.
