@@ -85,9 +85,9 @@ def run(args: argparse.Namespace) -> None:
 
     --alignment adds pairs such as 0-0 1-2, in the order of the target, counted
     from 0: the source word that a target word attends to most, and that target
-    word. White space separates words; in languages without spaces, such as
-    Chinese, Japanese and Thai, words are what ICU finds, marks among them, or
-    without the package icu4py characters (in Python, words_of of
+    word. White space separates words, and "—" is one; in languages without
+    spaces, such as Chinese and Thai, words are what ICU finds, marks among
+    them, or without the package icu4py characters (in Python, words_of of
     keras_transformer.data.languages). The pairs follow a translation as
 
         TRANSLATION ||| PAIRS
