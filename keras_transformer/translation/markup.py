@@ -1,9 +1,8 @@
 """Translates the text of HTML and leaves its tags.
 
 Python's parser finds where tags and texts begin; what is not text is copied as
-it was sent. A segment is the text between two blocks. No other element cuts it,
-whatever its name is and wherever it ends. In the translation each element
-encloses the words that the word links give to its words.
+it was sent. A segment is the text between two blocks or borders. In the
+translation each element encloses the words that the links give to its words.
 
 Code and elements marked `translate="no"` come back whole: a model that knows
 marks gets a mark in their place. Without one they have one place in their
@@ -72,38 +71,39 @@ _SYMBOLS = re.compile(
 )
 _RAISED = re.compile(
     r"\[.{1,30}\]|[\W\d_]{,30}"
-    r"|(?:(?<!.)a|(?<=[^\W\d]{2})[a-df-n]|(?<=\d)[b-df-n])(?:, ?[a-z\d]){,9}"
+    r"|(?:(?<!.)a|(?<=[^\W\d]{2})[a-df-n]|(?<=[a-z][.!?])[a-df-n]"
+    r"|(?<=\d)[b-df-n])(?:, ?[a-z\d]){,9}"
 )
-# All but braces, which marks have.
-_SIGNS = string.punctuation.replace("{", "").replace("}", "")
+_SIGNS = re.sub("[{}]", "", string.punctuation)  # Braces are those of marks.
 _SIGNS += "¡«»¿–—‘’‚“”„…‹›、。「」『』！（），：；？।॥،؛؟۔"
 _CLOSERS = "\"').,:;!?]»’”…。、！），：；？"
 _BEHIND = re.compile(rf"[{re.escape(_CLOSERS)}][{re.escape(_CLOSERS)}\s]*|")
 _ASCII = str.maketrans("。、！），：；？", ".,!),:;?")
 _WORD = re.compile(r"[^\W_]+")
-# What is in an element, if it says something.
-_SAYING = re.compile(r">\s*[^<\s]")
+_SAYING = re.compile(r">\s*[^<\s]")  # In an element that says something.
 # A text ends between two links in a row or in two lines, but not in Chinese or
 # Thai, and where only style keeps two apart: "<b>Monday</b><b>9 a.m.</b>".
 _APART = re.compile(
     "[!-\u0dff\u1e00-\u2bff](?: ?\r?\n[ \t]*)?</[aA]>"
     r"(?:[ \t\r]*\n\s*)?(?=<[aA]\b(?![^<>]*>(?:\s|</[aA]|<su)))"
-    r"|</(?:span|a)>\s*(?=<(?:span|a)\b[^<>]*>\s*<(?:i|svg|img)\b)"
+    r"|</(?:span|a)>\s*(?=<(?:span|a)\b[^<>]*>\s*<i\b[^<>]*></i>\s*[^<\s])"
     r"|(?:(?<=[a-zß-ɏα-џ]{2})|(?<=[:!?%€)…])|(?<=&hellip;)|((?<=\d)))"
     r"(?:(?:</(?!su)\w+>)+(?!</)|(?=<\w))(?=(?:<(?!/?su|wbr)[\w/][^<>]*>)*"
-    r"(?:[A-ZÀ-ÞĀ-ɏΑ-ΩЀ-Я](?(1)[ a-zß-ɏα-џ])|[$€£] ?\d"
+    r"(?:[A-ZÀ-ÞĀ-ɏΑ-ΩЀ-Я](?(1)[a-zß-ɏα-џ])|[$€£] ?\d"
     r"|(?(1)(?!)|\d(?!\d?\d?</\w+>\s*[^<\s]))"
-    r"|<(?!/|su|wbr)[^<>]*>[(\[](?!(?:\w\w?|\d+)[)\]])))"
+    r"|<(?!/|su|wbr)[^<>]*>[(\[](?!(?:\w\w?|\d+)[)\]]"
+    r"|[^<>]*(?:</\w+>)+[\s,;.]*[a-z])))"
 )
 # So does it at a sign alone between two tags, or at any between two links.
-_BETWEEN = re.compile(
-    r"(?<=>)\s*(?:[|·•]|&(?:middot|bull);)\s*(?=<)"
-    r"|(?<=</a>)\s*(?:[›»>→]|(?<=\s)/(?=\s)|&(?:gt|raquo|rsaquo|rarr);"
-    r"|<(?!su)(\w+)\b[^<>]*>(?:[^<>\w&]|&#?\w+;){,4}</\1>)\s*(?=<a\b|[A-ZÀ-Þ])"
-    r"|(?<=</a>)\s*(?=(?:[›»→]|&(?:gt|raquo|rsaquo|rarr);)\s)"
+_SIGN = r"\s*(?:[|·•›>→]|&(?:middot|bull|gt|rsaquo|rarr);)\s*"
+_BETWEEN = re.compile(r"(?<=>)\s*(?:[|·•]|&(?:middot|bull);)\s*(?=<)")
+_CRUMB = re.compile(
+    rf"(?<=</a>)(?:{_SIGN}|\s+/\s+|\s*(?:»|&raquo;|<(?!su)(\w+)\b[^<>]*>"
+    rf"(?:{_SIGN}|»|&raquo;)</\1>|<i\b[^<>]*></i>)\s*)(?=<a\b)"
+    r"|(?<=</a>)\s*(?=(?:[›→]|&(?:gt|rsaquo|rarr);)\s)|(?<=</a>)\s*"
+    r"<i\b(?=[^<>]*(?:chevron|angle|caret|divider))[^<>]*></i>\s*(?=[A-Z])"
 )
-# Where a sentence may be over.
-_END = re.compile(r"[.!?…]+(?=\W*(?:\s|$))|[。！？]")
+_END = re.compile(r"[.!?…]+(?=\W*(?:\s|$))|[。！？]")  # Perhaps of a sentence.
 # What stands for code, where a model marks what is in braces.
 _STAND_IN = re.compile(r"( ?)\{KT(\d+)\}")
 
@@ -172,10 +172,16 @@ def read(source: str, has_marks: bool = False) -> list["Segment"]:
     ends = [*(start for start, _, _ in found[1:]), len(source)]
     apart = {border.end() for border in _APART.finditer(source)}
     apart.update(*(border.span() for border in _BETWEEN.finditer(source)))
+    crumbs, first = dict(x.span() for x in _CRUMB.finditer(source)), ""
     for (start, kind, tag), end in zip(found, ends, strict=True):
+        if start in crumbs and first == "a":  # Not in "Go to <a>A</a> > …".
+            apart |= {start, crumbs[start]}
         if kind == "|" or (kind != "=" and start in apart):
             segments.append([])
+            first = ""
         segments[-1].append((kind, tag, source[start:end]))
+        if tag == "a" or kind == "#":
+            first = first or tag or source[start:end].strip()
     return [Segment(parts, has_marks) for parts in segments]
 
 
@@ -226,8 +232,9 @@ class Segment:
                 if said[:1] == " " and text[-1:] in ("", " "):
                     # A second space goes to the tag before it, or is none.
                     space = sent[: len(sent) - len(sent.lstrip(_WHITE))]
-                    last.opening, said = last.opening + space, said[1:]
-                    tail = space if last is none else ""
+                    side = "closing" if last.closing else "opening"
+                    setattr(last, side, getattr(last, side) + space)
+                    tail, said = space * (last is none), said[1:]
                 if said:
                     text, tail = text + said, sent[len(sent.rstrip(_WHITE)) :]
                     left = len(KEPT) if _END.search(said) else left
@@ -237,9 +244,10 @@ class Segment:
                 element, place = opened.pop(), len(text)
                 element.closing, element.end = sent, place
                 element.has_words = bool(_WORD.search(text, element.start))
-                # Before code that ends it, the space is not the last one.
-                shown = [x.start for x in element.children if x.is_shown]
-                last = _Element("") if shown[-1:] == [place] else none
+                # Before code or an icon that ends it, the space is its own.
+                shown = any(x.is_shown for x in element.children)
+                is_last = [x.start for x in element.children[-1:]] == [place]
+                last = element if is_last else none
                 signs = _RAISED if tag == "sup" else _SYMBOLS
                 # Not the sign of "2<b>+</b>3".
                 behind = "".join(x[-1] for x in parts[number + 1 : number + 2])
@@ -249,7 +257,7 @@ class Segment:
                     text = text[: element.start]
                     whole = [x[-1] for x in parts[element.number : number + 1]]
                     last = _Element("".join(whole), start=element.start)
-                    last.is_shown, opened[-1].children[-1] = bool(shown), last
+                    last.is_shown, opened[-1].children[-1] = shown, last
                 continue
             last = _Element(sent, number, len(text))
             last.is_shown = kind in "=." and tag not in _TIGHT

@@ -138,10 +138,10 @@ def backwards(place, count):
         ("a <a b='&lt;'>c <i>d</i> e</a>", "<a b='&lt;'>E <i>D</i> C</a> A"),
         # Without the brackets around.
         ("(<b>yes</b>) sir", "SIR (<b>YES</b>)"),
-        # Without a sign behind one of their own.
         ("<a>f(1)</a>, <b>“x”</b>. end", "END <b>“X”</b>. <a>F(1)</a>,"),
         ("<a>Of: <code>c</code></a><p>", "<a>OF: <code>c</code></a><p>"),
-        ("<a>Of: <kbd>c</kbd></a>\n<ul>", "<a>OF: <kbd>c</kbd></a><ul>"),
+        ("<a>Of: <kbd>c</kbd></a>\n<ul>", "<a>OF: <kbd>c</kbd></a>\n<ul>"),
+        ("a <a>red <i></i></a> dog", "DOG <a>RED <i></i></a> A"),
         # At its place in a word.
         ("of 2<sup>8</sup>-1 to", "TO 2<sup>8</sup>-1 OF"),
         ("<b>1</b><kbd>@</kbd><i>2</i> a", "A <b>1</b><kbd>@</kbd><i>2</i>"),
@@ -156,7 +156,6 @@ def backwards(place, count):
         # An empty element goes before the word that it was before.
         ("one <img src=a> two three", "THREE <img src=a> TWO ONE"),
         ("<img src=a />one two<br/>", "<img src=a />TWO ONE<br/>"),
-        # Or after the word that it follows.
         ("one<wbr>, two three", "THREE TWO ONE<wbr>,"),
         # Code comes back whole before the word that it was before.
         ("a <code>b  <i>c</i></code> d e", "E <code>b  <i>c</i></code> D A"),
@@ -174,6 +173,7 @@ def backwards(place, count):
         ("<b>to do</b><i>•</i><b>so</b>", "<b>DO TO</b><i>•</i><b>SO</b>"),
         ("<a>to do</a> <i></i> <a>so</a>", "<a>DO TO</a> <i></i> <a>SO</a>"),
         ("<b>1</b><i>Doors it</i>", "<b>1</b><i>IT DOORS</i>"),
+        ("to <a>b</a> &gt; <a>c</a>", "<a>C</a> &gt; <a>B</a> TO"),
         ("To you<i>(in a tab)</i>", "YOU TO<i>TAB) A (IN</i>"),
         ("<b>Среда</b><b>9 ч.</b>", "<b>СРЕДА</b><b>Ч. 9</b>"),
         ("an <i>end</i><sup>1</sup> a", "A <i>END</i><sup>1</sup> AN"),
