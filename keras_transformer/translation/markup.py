@@ -366,8 +366,8 @@ class Segment:
                 place = self._around(child, run, place.end)
                 placed.append((run, place, child))
             elif not child.code or child.code in self._lost:
-                own = slice(child.start, 0 if child.has_words else child.end)
-                signs = self.text[own].strip()
+                its = slice(child.start, 0 if child.has_words else child.end)
+                signs = self.text[its].strip()
                 at = max(at, self._target.find(signs, at, inside.end))
                 end = at + len(signs) * self._target.startswith(signs, at)
                 placed.append((Span(number, number), Span(at, end), child))
