@@ -94,7 +94,7 @@ _APART = re.compile(
     r"|<(?!/|su|wbr)[^<>]*>[(\[](?!(?:\w\w?|\d+)[)\]]"
     r"|[^<>]*(?:</\w+>)+[\s,;.]*[a-z])))"
 )
-# So does it at a sign alone between two tags, or at any between two links.
+# A sign alone between two tags ends it too, and others between two links.
 _SIGN = r"\s*(?:[|·•›>→]|&(?:middot|bull|gt|rsaquo|rarr);)\s*"
 _BETWEEN = re.compile(r"(?<=>)\s*(?:[|·•]|&(?:middot|bull);)\s*(?=<)")
 _CRUMB = re.compile(
